@@ -64,7 +64,7 @@ def make_document(folder: Path) -> Path:
 
 
 def scan(page: pymupdf.Page) -> bytes:
-    """Return the page as a JPEG with a smudge."""
+    """The page as a JPEG with a smudge."""
     pixels = page.get_pixmap(dpi=SCAN_DPI)
     image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
     x0, y0, x1, y1 = SMUDGE
@@ -84,7 +84,7 @@ def read(path: Path) -> Path:
 
 
 def find_uncertain(folder: Path) -> str:
-    """Return the id of the most uncertain element, at which the page is opened."""
+    """The id of the most uncertain element, at which the page is opened."""
     elements = json.loads((folder / "document.json").read_text())["elements"]
     uncertain = [element for element in elements if "uncertain" in element["flags"]]
     return str(min(uncertain, key=lambda element: element["confidence"]["score"])["id"])

@@ -71,7 +71,7 @@ def measure_width(text: str, style: Style) -> float:
 
 
 def strip_marks(text: str) -> str:
-    """Return the words as a reader should find them: without soft hyphens and footnote marks."""
+    """The words as a reader should find them: without soft hyphens and footnote marks."""
     return re.sub(r"\[\^\d+\]", "", text.replace(SOFT_HYPHEN + " ", "").replace(SOFT_HYPHEN, ""))
 
 
@@ -80,7 +80,7 @@ def is_within(text: str, width: float, style: Style) -> bool:
 
 
 def take_line(words: list[str], width: float, style: Style, space: str) -> tuple[list[str], list[str]]:
-    """Return the words that fill one line, and the rest; a word may be split at a soft hyphen."""
+    """The words that fill one line, and the rest; a word may be split at a soft hyphen."""
     line: list[str] = []
     while words and is_within(space.join([*line, words[0]]), width, style):
         line, words = [*line, words[0]], words[1:]
@@ -369,7 +369,7 @@ class Report:
         self.records: dict[str, list[Block]] = {kind: [] for kind in kinds}
 
     def hyphenate(self, text: str) -> list[str]:
-        """Return words with soft hyphens where the sample text's word list allows a break."""
+        """Words with soft hyphens where the sample text's word list allows a break."""
         for entry in self.content["hyphens"]:
             text = re.sub(rf"\b{entry.replace('-', '')}\b", entry.replace("-", SOFT_HYPHEN), text)
         return text.split()
@@ -406,7 +406,7 @@ class Report:
         self.doc.set_toc(toc)
 
     def render_pdf(self) -> bytes:
-        """Return the finished PDF; fixed dates and an /ID that is a hash of the text keep its bytes the same."""
+        """The finished PDF; fixed dates and an /ID that is a hash of the text keep its bytes the same."""
         self.add_outline()
         self.doc.set_metadata({**self.content["meta"], "creator": "make_sample.py", "producer": "PyMuPDF",
                                "creationDate": DATE, "modDate": DATE})  # fmt: skip

@@ -18,7 +18,7 @@ def main(tag: str) -> None:
 
 
 def find_section(changelog: str, version: str) -> str:
-    """Return the text below the heading of a version, without the heading; exits where it is missing or empty."""
+    """The text below the heading of a version, without the heading; exits where it is missing or empty."""
     sections = re.split(r"^## ", changelog, flags=re.MULTILINE)
     for section in sections:
         heading, _, body = section.partition("\n")

@@ -57,7 +57,7 @@ class Tally:
         self.steps += other.steps
 
     def count_per_step(self, draft: str, count: int, kinds: Sequence[str] = KINDS) -> float | None:
-        """Return tokens per step in these kinds of tokens; None if the answers have none, or no such draft."""
+        """Tokens per step in these kinds of tokens; None if the answers have none, or no such draft."""
         steps = sum(self.steps[draft, count, kind] for kind in kinds)
         return round(sum(self.tokens[kind] for kind in kinds) / steps, 2) if steps else None
 

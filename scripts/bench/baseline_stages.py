@@ -101,7 +101,7 @@ def measure_transformers(options: Any) -> dict[str, Any]:
     reader = models.TransformersModel(model.eval(), tokenizer, transformers.DeepseekOcr2ImageProcessorPil())
 
     def generate(image: Any, max_tokens: int) -> int:
-        """Return how many tokens were generated."""
+        """How many tokens were generated."""
         pixels = Pixels(width, height, data=image.tobytes())
         prompt = Prompt("p", PAGE_PROMPT, pixels, mode="gundam", sampling=Sampling(max_tokens=max_tokens))
         return int(reader.answer(prompt, lambda: False).tokens_out)

@@ -37,7 +37,7 @@ def _split_word(piece: str) -> list[str]:
 
 
 def split_kinds(answer: str) -> list[tuple[str, str]]:
-    """Return the tokens of an answer, each with its kind."""
+    """The tokens of an answer, each with its kind."""
     pairs = []
     end = 0
     for match in _SECTIONS.finditer(answer):
@@ -48,7 +48,7 @@ def split_kinds(answer: str) -> list[tuple[str, str]]:
 
 
 def replay(answer: Sequence[tuple[str, str]], draft: str, count: int) -> Counter[str]:
-    """Return the decoder steps for an answer with `count` drafts a step, by the kind of each step's first token.
+    """The decoder steps for an answer with `count` drafts a step, by the kind of each step's first token.
 
     The first token comes from the prompt's own step and is not counted.
     """

@@ -65,7 +65,7 @@ def read_recorded(folder: Path) -> Iterator[Answer]:
 
 
 def strip_answer(answer: str) -> str:
-    """Return an answer's words as a text layer would have them: without markup, in one line."""
+    """An answer's words as a text layer would have them: without markup, in one line."""
     text = html.unescape(_MARKUP.sub(" ", answer)).replace("\\(", "").replace("\\)", "")
     return " ".join(re.sub(r"(?<=\w)- (?=\w)", "-", text).split())  # the model writes a space after hyphens
 
@@ -89,7 +89,7 @@ def read_pdf(file: Path, pages: int, with_ocr: bool) -> Iterator[Answer]:
 
 
 def _is_from_layer(elements: Sequence[Element]) -> bool:
-    """Return whether most characters come from a text layer without flaws; text in figures never does."""
+    """Whether most characters come from a text layer without flaws; text in figures never does."""
     characters: Counter[ConfidenceMethod | None] = Counter()
     for element in elements:
         characters[element.confidence.method if element.confidence else None] += len(element.text)
@@ -97,7 +97,7 @@ def _is_from_layer(elements: Sequence[Element]) -> bool:
 
 
 def _read_image(file: Path, number: int) -> str:
-    """Return the answer for a page of which the cpu engine gets the pixels only."""
+    """The answer for a page of which the cpu engine gets the pixels only."""
     with tempfile.TemporaryDirectory() as folder, pymupdf.open(file) as pdf:
         image = Path(folder) / "page.png"
         pdf[number - 1].get_pixmap(dpi=DPI).save(image)
@@ -105,7 +105,7 @@ def _read_image(file: Path, number: int) -> str:
 
 
 def _read_layers(file: Path, pages: int) -> dict[int, str]:
-    """Return the text that the prompt about each page carries as its draft."""
+    """The text that the prompt about each page carries as its draft."""
     with pymupdf.open(file) as pdf:
         count = min(pages, len(pdf))
     # The page worker's own rendering writes the text; its pixels are not used, so that a small image will do.

@@ -16,7 +16,7 @@ from scripts.bench.workload import A4, DISTINCT_PAGES, choose_load_format
 
 
 def read_process_start() -> float:
-    """Return when this process started, on the clock of time.time()."""
+    """When this process started, on the clock of time.time()."""
     ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return boot + ticks / os.sysconf("SC_CLK_TCK")

@@ -28,7 +28,7 @@ _numbers = itertools.count()
 
 
 def warm_up_pages(slots: int) -> int:
-    """Return how many pages must have begun until the engine is surely full: half as many again as there are slots."""
+    """How many pages must have begun until the engine is surely full: half as many again as there are slots."""
     return round(1.5 * slots)
 
 
@@ -118,5 +118,5 @@ async def _lend_noise_page(worker: Worker) -> AsyncIterator[Pixels]:
 
 
 def _crop_like(image: Pixels, page: Pixels) -> Pixels:
-    """Return a crop of the page that is as large as the image."""
+    """A crop of the page that is as large as the image."""
     return page.crop(0, 0, min(image.width, page.width), min(image.height, page.height))

@@ -126,7 +126,7 @@ def _run_job(worker: Any, documents: Any) -> Facts:
 
 
 def _measure_page_workers() -> float:
-    """Return the mean MiB that a page worker shares with no other process."""
+    """The mean MiB that a page worker shares with no other process."""
     import psutil
 
     return float(statistics.mean(child.memory_full_info().uss for child in psutil.Process().children())) / 2**20

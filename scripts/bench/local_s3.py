@@ -30,7 +30,7 @@ def connect(endpoint: str) -> Any:
 
 
 def measure_puts_per_s(endpoint: str) -> float:
-    """Return how many puts of 30 kB a second the server takes from this process, sixteen at a time."""
+    """How many puts of 30 kB a second the server takes from this process, sixteen at a time."""
     client, data = connect(endpoint), os.urandom(PUT_BYTES)
     started = time.monotonic()
     with ThreadPoolExecutor(PUT_THREADS) as pool:

@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def generate() -> str:
-    """Return the file's text."""
+    """The file's text."""
     rng = np.random.default_rng(SEED)
     names = rng.choice(list(KINDS), PAGES, p=[kind.share for kind in KINDS.values()])
     lines = ",\n".join(json.dumps(_draw_page(str(name), KINDS[str(name)], rng)) for name in names)

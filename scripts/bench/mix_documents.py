@@ -40,7 +40,7 @@ def build_documents(
 
 
 def select_asked(answers: Mapping[str, ScriptedAnswer], pass2_all: bool = False) -> dict[str, ScriptedAnswer]:
-    """Return what a job asks for: texts only with `pass2: all`."""
+    """What a job asks for: texts only with `pass2: all`."""
     return {name: answer for name, answer in answers.items() if answer.is_asked_by_auto or pass2_all}
 
 
@@ -55,7 +55,7 @@ class DocumentSet:
     output: str = f"s3://{BUCKET}/out"
 
     def take(self, count: int) -> DocumentSet:
-        """Return the first documents that have at least so many pages."""
+        """The first documents that have at least so many pages."""
         documents = math.ceil(count / PAGES_PER_DOCUMENT)
         return replace(
             self, pages=self.pages[: documents * PAGES_PER_DOCUMENT], uris=self.uris[:documents],

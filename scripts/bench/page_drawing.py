@@ -75,7 +75,7 @@ def draw_page(pdf: Any, page: Mapping[str, Any], photos: Sequence[bytes]) -> Dra
 
 
 def make_photo(rng: np.random.Generator) -> bytes:
-    """Return a JPEG of soft random colours."""
+    """A JPEG of soft random colours."""
     pixels = Image.fromarray(rng.integers(0, 256, (30, 40, 3), np.uint8))
     buffer = io.BytesIO()
     pixels.resize((800, 600), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=85)

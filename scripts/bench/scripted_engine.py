@@ -60,7 +60,7 @@ class TokenMeter:
         return (self.pages - min(self.first, self.pages - 1)) / (end - start)
 
     def cpu_ms(self, tokens: float) -> dict[str, float]:
-        """Return the CPU milliseconds that so many tokens took, by kind of process."""
+        """The CPU milliseconds that so many tokens took, by kind of process."""
         first, last = self.snapshots[0], self.snapshots[-1]
         per_token = 1000 * tokens / (last.tokens - first.tokens)
         return {

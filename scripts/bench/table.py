@@ -41,7 +41,7 @@ HEADER = f"{'':44}{'vLLM':>10}{'twopass':>10}{'ratio':>7}  goal on an H200"
 
 
 def render_table(results: dict[str, Any]) -> str:
-    """Return how drafts were simulated, one line for each of ROWS, then all other figures under their names."""
+    """How drafts were simulated, one line for each of ROWS, then all other figures under their names."""
     figures = dict(flatten_figures(results))
     in_rows = {name for row in ROWS for name in (row.ours, row.stock)}
     others = (f"{name:44}{value}" for name, value in figures.items() if name not in in_rows)

@@ -40,7 +40,7 @@ async def generate_tokens(core: Any, request_id: str, sampling: Any, rng: np.ran
 
 
 async def measure_decoder(core: Any, options: Any, bans: dict[str, Any]) -> dict[str, float]:
-    """Return the best tokens a second without images for each n-gram ban; the bans take turns in every round."""
+    """The best tokens a second without images for each n-gram ban; the bans take turns in every round."""
     rng, sequences = np.random.default_rng(1), min(options.sequences, MAX_DECODER_SEQUENCES)
     speeds: dict[str, list[float]] = {name: [] for name in bans}
     for number in range(options.rounds):
@@ -56,7 +56,7 @@ async def measure_decoder(core: Any, options: Any, bans: dict[str, Any]) -> dict
 
 
 async def measure_mix(ask: Callable[[int, int], AsyncIterator[int]], lengths: Sequence[int], sequences: int) -> float:
-    """Return pages a second while every sequence is in use: tokens generated then, divided by the mean page's.
+    """Pages a second while every sequence is in use: tokens generated then, divided by the mean page's.
 
     `ask` takes a page's number and length and yields how many tokens it has so far. The measurement lasts from when
     the first `sequences` pages have begun until the last page has; then the pages still running are cancelled. A

@@ -106,7 +106,7 @@ async def _measure_decoder(engine: Any, pages: Sequence[Any], options: Any) -> F
 
 
 async def _measure_rate(engine: Any, prompts: Sequence[Any]) -> float:
-    """Return prompts a second, all asked at once."""
+    """Prompts a second, all asked at once."""
     started = time.time()
     await asyncio.gather(*(engine.generate(prompt) for prompt in prompts))
     return per_second(len(prompts), started)

@@ -35,7 +35,7 @@ NVIDIA_SMI = (
 
 
 def read_cpu_seconds() -> dict[str, float]:
-    """Return CPU seconds of this process (`main`), of vLLM's (`core`) and of all other children (`workers`).
+    """CPU seconds of this process (`main`), of vLLM's (`core`) and of all other children (`workers`).
 
     Children that have ended count as workers: page workers are replaced now and then.
     """
@@ -58,7 +58,7 @@ class Usage:
     host: list[tuple[float, float]]  # time, MiB
 
     def summarize(self, since: float, until: float) -> dict[str, Any]:
-        """Return the mean load of the GPUs between two times, and the peaks of memory until the second."""
+        """The mean load of the GPUs between two times, and the peaks of memory until the second."""
         loads = [load for at, load, _ in self.gpu if since <= at <= until]
         gpu = [mib for at, _, mib in self.gpu if at <= until]
         host = [mib for at, mib in self.host if at <= until]
@@ -123,7 +123,7 @@ def _read_lines(command: Sequence[str], handle: Callable[[str], None]) -> Iterat
 
 
 def _find_processes(pid: int) -> list[psutil.Process]:
-    """Return the process and all that it has started, except EXCLUDED."""
+    """The process and all that it has started, except EXCLUDED."""
     process = psutil.Process(pid)
     return [process, *(child for child in process.children(recursive=True) if not _is_excluded(child))]
 
@@ -140,7 +140,7 @@ def _read_title(process: psutil.Process) -> str:
 
 
 def _add_up_memory(pid: int) -> int:
-    """Return the bytes (proportional set size) of the process and its children."""
+    """The bytes (proportional set size) of the process and its children."""
     total = 0
     for process in _find_processes(pid):
         try:

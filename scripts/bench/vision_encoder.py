@@ -53,7 +53,7 @@ def load_model(folder: Path, **more: Any) -> Iterator[Any]:
 
 
 def _draw_weight(name: str, weight: torch.Tensor) -> torch.Tensor:
-    """Return noise that keeps activations at about the same size from layer to layer."""
+    """Noise that keeps activations at about the same size from layer to layer."""
     noise = torch.randn(weight.shape)
     if "norm" in name and name.endswith("weight"):
         return 1 + 0.1 * noise
@@ -63,7 +63,7 @@ def _draw_weight(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def make_batch(count: int, side: int = 1024) -> Batch:
-    """Return a batch as the engine's runner passes it to the model. Side 0: images of 640 pixels without tiles."""
+    """A batch as the engine's runner passes it to the model. Side 0: images of 640 pixels without tiles."""
     from vllm.platforms import current_platform
 
     tiles = PAGE_TILES[0] * PAGE_TILES[1] * count if side else 0
@@ -93,7 +93,7 @@ def encode_stock(model: Any, batch: Batch) -> list[torch.Tensor]:
 
 
 def compare_with_float32(model: Any) -> dict[str, float]:
-    """Return how much SAM's features, ours and vLLM's in bfloat16, differ from vLLM's in float32 (relative)."""
+    """How much SAM's features, ours and vLLM's in bfloat16, differ from vLLM's in float32 (relative)."""
     from twopass.engines.vllm.plugin.encoder import normalise
 
     differences = {}
@@ -107,14 +107,14 @@ def compare_with_float32(model: Any) -> dict[str, float]:
 
 
 def compare_with_stock(model: Any, batch: Batch) -> float:
-    """Return how much our embedding of one image differs from vLLM's, relative to its norm."""
+    """How much our embedding of one image differs from vLLM's, relative to its norm."""
     (ours,), (stock,) = encode(model, batch), encode_stock(model, batch)
     assert ours.shape == stock.shape, (ours.shape, stock.shape)
     return float((ours - stock).float().norm() / stock.float().norm())
 
 
 def measure_ms(work: Callable[[], Any]) -> float:
-    """Return the median of several rounds, on the GPU's clock."""
+    """The median of several rounds, on the GPU's clock."""
     for _ in range(2):
         work()
     times: list[float] = []
@@ -130,7 +130,7 @@ def measure_ms(work: Callable[[], Any]) -> float:
 
 
 def measure_launch_ms(work: Callable[[], Any]) -> float:
-    """Return how long the calling thread is busy; the GPU may still be at work then."""
+    """How long the calling thread is busy; the GPU may still be at work then."""
     times = []
     for _ in range(ROUNDS):
         torch.cuda.synchronize()

@@ -252,7 +252,7 @@ def render_files() -> dict[Path, str]:
 
 
 def render_codes() -> str:
-    """Return the text of docs/CODES.md."""
+    """The text of docs/CODES.md."""
     return f"""# Codes
 
 Every problem in a result has one of these codes, and every error message begins with one. The list is complete.

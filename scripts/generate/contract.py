@@ -118,7 +118,7 @@ def render_files() -> dict[Path, str]:
 
 
 def render_contract() -> str:
-    """Return the text of docs/contract.md."""
+    """The text of docs/contract.md."""
     progress = {field.name: str(field.default) for field in dataclasses.fields(Progress)}
     return f"""# The contract
 

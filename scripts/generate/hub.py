@@ -80,13 +80,13 @@ def _to_json(value: Any) -> str:
 
 
 def read_repository(pyproject: str) -> str | None:
-    """Return the repository's address from pyproject.toml; None while it is a name that is reserved for examples."""
+    """The repository's address from pyproject.toml; None while it is a name that is reserved for examples."""
     address = str(tomllib.loads(pyproject)["project"]["urls"]["Repository"])
     return None if (urlsplit(address).hostname or "").endswith(RESERVED) else address
 
 
 def build_hub(repository: str | None = None) -> dict[str, Any]:
-    """Return hub.json; it has an icon if the address of the repository, on GitHub, is known."""
+    """The form, hub.json; it has an icon if the address of the repository, on GitHub, is known."""
     names = [(name, False) for name in BASIC] + [(name, True) for name in ADVANCED]
     inputs = [_describe_input(name, advanced=advanced) for name, advanced in names]
     return {
@@ -109,7 +109,7 @@ def build_hub(repository: str | None = None) -> dict[str, Any]:
 
 
 def _describe_input(name: str, *, advanced: bool) -> dict[str, Any]:
-    """Return one field of the Hub's form; name, meaning and default are those of the setting."""
+    """One field of the Hub's form; name, meaning and default are those of the setting."""
     field = Settings.model_fields[name]
     kinds = {kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)}
     described: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _describe_input(name: str, *, advanced: bool) -> dict[str, Any]:
 
 
 def build_tests() -> dict[str, Any]:
-    """Return two jobs that need no network and no bucket: a file in the image, and a page inside the job."""
+    """Two jobs that need no network and no bucket: a file in the image, and a page inside the job."""
     return {
         "tests": [
             {
@@ -164,7 +164,7 @@ def build_tests() -> dict[str, Any]:
 
 
 def draw_page() -> str:
-    """Return a PNG of the canary's page in four greys, as base64."""
+    """A PNG of the canary's page in four greys, as base64."""
     from PIL import Image
 
     pixels = canary_images.draw_page().image

@@ -66,7 +66,7 @@ def _normalise(name: str) -> str:
 
 
 def find_licence(name: str) -> str:
-    """Return the licence that an installed package states."""
+    """The licence that an installed package states."""
     metadata: Any = distribution(name).metadata
     stated = {"expression": metadata.get("License-Expression"), "name": metadata.get("License")}
     return choose_licence(name, stated, metadata.get_all("Classifier", []))
@@ -75,7 +75,7 @@ def find_licence(name: str) -> str:
 def choose_licence(
     package: str, stated: Mapping[str, str | None], classifiers: Sequence[str], fallback: str = "unknown"
 ) -> str:
-    """Return the SPDX expression, else the licence's name, else its classifiers."""
+    """The SPDX expression, else the licence's name, else its classifiers."""
     if expression := stated["expression"]:
         return expression
     name = " ".join((stated["name"] or "").split())
@@ -87,7 +87,7 @@ def choose_licence(
 
 
 def _find_title(text: str) -> str:
-    """Return the title that a licence's full text begins with, or an empty string."""
+    """The title that a licence's full text begins with, or an empty string."""
     found = re.match(r"(?:The )?(MIT License|Apache License,? Version 2\.0|BSD \d-Clause License)", text, re.I)
     return found[1] if found else ""
 

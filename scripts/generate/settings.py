@@ -18,7 +18,7 @@ def render_files() -> dict[Path, str]:
 
 
 def render_configuration() -> str:
-    """Return the text of docs/configuration.md."""
+    """The text of docs/configuration.md."""
     return f"""# Configuration
 
 Every setting is an environment variable, read once at start; an empty one counts as not set. `make docs` writes this
@@ -68,7 +68,7 @@ def render_presets() -> str:
 
 
 def render_settings() -> str:
-    """Return a table for each group."""
+    """A table for each group."""
     tables = []
     for name, group in GROUPS.items():
         rows = [f"## `[{name}]`", "", group.__doc__, "", "| environment | default | meaning |", "|---|---|---|"]

@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def _read(read: Read, path: str) -> dict[str, Any]:
-    """Return the pages, or the error of whatever kind: one bad document ends no comparison."""
+    """The pages, or the error of whatever kind: one bad document ends no comparison."""
     try:
         return {"pages": read(path)}
     except Exception as error:

@@ -78,7 +78,7 @@ def _load_arabic_forms() -> dict[tuple[str, str], str]:
 
 
 def shape_arabic(word: str) -> str:
-    """Return the letters of a word in the forms in which they join, in the order in which they stand from the left.
+    """The letters of a word in the forms in which they join, in the order in which they stand from the left.
 
     MuPDF's own shaping maps several glyphs to no character, so that no reader could know them.
     """

@@ -107,7 +107,7 @@ def _format_row(
 
 
 def read_layer(page: Any) -> LayerText:
-    """Return the text layer's lines as words, and the lines in the page's margins."""
+    """The text layer's lines as words, and the lines in the page's margins."""
     lines: dict[tuple[int, int], list[Any]] = {}
     for word in page.get_text("words", flags=pymupdf.TEXTFLAGS_WORDS & ~pymupdf.TEXT_PRESERVE_LIGATURES):
         lines.setdefault((word[5], word[6]), []).append(word)
@@ -196,7 +196,7 @@ def _share(wanted: Counter[Any], found: Counter[Any]) -> float:
 
 
 def _fold(line: str) -> str:
-    """Return a line's words with all numbers alike: a header with a page number is then the same on every page."""
+    """A line's words with all numbers alike: a header with a page number is then the same on every page."""
     return re.sub(r"\d+", "#", " ".join(prose.split_words(line)))
 
 

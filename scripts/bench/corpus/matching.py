@@ -37,7 +37,7 @@ _ALIKE = str.maketrans({**dict.fromkeys("‘’‚′`´", "'"), **dict.fromkeys
 
 @lru_cache(maxsize=256)
 def to_plain(markdown: str) -> str:
-    """Return the words of markdown in one line: without markup, with typographic variants alike."""
+    """The words of markdown in one line: without markup, with typographic variants alike."""
     text = _LINK.sub(r"\1", re.sub(PICTURE_TEXT_MARKS, " ", _COMMENT.sub(" ", markdown)))
     text = _NOTE_MARK.sub(" ", _TABLE_RULE.sub(" ", _TAG.sub(" ", text)))
     text = _ESCAPE.sub(r"\1", _EMPHASIS.sub("", _LINE_START.sub("", text)).replace("|", " "))
@@ -66,7 +66,7 @@ def _contains(markdown: str, text: str, check: Check) -> bool:
 
 
 def find(text: str, page: str, similarity: float) -> int | None:
-    """Return where the window of the page begins that is most like the text, None if it is less alike than asked."""
+    """Where the window of the page begins that is most like the text, None if it is less alike than asked."""
     if (at := page.find(text)) >= 0:
         return at
     padded = page.ljust(len(text))  # rapidfuzz looks for the shorter of two texts in the longer one
@@ -75,7 +75,7 @@ def find(text: str, page: str, similarity: float) -> int | None:
 
 
 def parse_tables(markdown: str) -> list[Table]:
-    """Return the tables that are written as HTML or with pipes."""
+    """The tables that are written as HTML or with pipes."""
     return [part.table for part in table_parser.split_tables(markdown) if part.table]
 
 
@@ -115,7 +115,7 @@ def _shares_lines(cell: Cell, other: Cell, is_column: bool) -> bool:
 
 
 def measure_order(markdown: str, truth: str) -> float:
-    """Return the longest common subsequence of words as a share of the words that are on the page.
+    """The longest common subsequence of words as a share of the words that are on the page.
 
     Chinese and Korean characters count as words: their lines break within words.
     """
@@ -126,7 +126,7 @@ def measure_order(markdown: str, truth: str) -> float:
 
 
 def measure_cells(markdown: str, truth: Sequence[Rows]) -> float:
-    """Return the share of the cells that stand in the right row and column of some table with exactly their text.
+    """The share of the cells that stand in the right row and column of some table with exactly their text.
 
     Case, markup and typographic variants do not count. A cell without text is right
     where the table has nothing: below or beside one that spans.

@@ -36,7 +36,7 @@ class Reading:
     error: str | None = None
 
     def get_page(self, number: int, count: int) -> str:
-        """Return the markdown of a page and the one before it, where a paragraph that it continues may stand."""
+        """The markdown of a page and the one before it, where a paragraph that it continues may stand."""
         if len(self.pages) != count:
             return "\n\n".join(self.pages)
         return "\n\n".join(self.pages[max(number - 2, 0) : number])
@@ -107,7 +107,7 @@ class Reader:
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process and all it has started, those that have ended included."""
+    """The processor time of a process and all it has started, those that have ended included."""
     total = 0.0
     process = psutil.Process(pid)
     for each in (process, *process.children(recursive=True)):

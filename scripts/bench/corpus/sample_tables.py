@@ -23,7 +23,7 @@ class SampleTable(NamedTuple):
 
 
 def load() -> list[SampleTable]:
-    """Return all tables but the second part of one that continues: readers may join it to the first."""
+    """All tables but the second part of one that continues: readers may join it to the first."""
     tables = json.loads(TRUTH.read_text(encoding="utf-8"))["tables"]
     return [_build(table) for table in tables if "(continued)" not in table["caption"]]
 
@@ -35,7 +35,7 @@ def _build(table: dict[str, Any]) -> SampleTable:
 
 
 def list_pages() -> tuple[DrawnPage, ...]:
-    """Return the sample's upright pages that have tables, to be drawn on A4 pages."""
+    """The sample's upright pages that have tables, to be drawn on A4 pages."""
     tables = load()
     with pymupdf.open(PDF) as sample:
         numbers = sorted({table.page for table in tables if not sample[table.page - 1].rotation})

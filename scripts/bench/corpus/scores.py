@@ -43,7 +43,7 @@ class Run:
 def count_passed(
     checks: Sequence[Check], runs: Sequence[Run], sources: Mapping[str, Source]
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Return a table of checks passed by class, and one of each check that some reader failed."""
+    """A table of checks passed by class, and one of each check that some reader failed."""
     passed = {check: [run.passes(check, sources) for run in runs] for check in checks}
     rows = []
     for group in sorted({check.group for check in checks}):
@@ -64,7 +64,7 @@ def _add_up(results: Sequence[Sequence[bool]], readers: int) -> list[str]:
 
 
 def measure_order(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[list[str]]:
-    """Return the order of words in each document whose text is known."""
+    """The order of words in each document whose text is known."""
     return [
         [name, *(f"{matching.measure_order(_join(run.readings[name]), source.text):.3f}" for run in runs)]
         for name, source in sources.items()
@@ -73,7 +73,7 @@ def measure_order(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[li
 
 
 def measure_cells(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[list[str]]:
-    """Return the share of exact cells of each document whose tables are known, and the means of layers and scans."""
+    """The share of exact cells of each document whose tables are known, and the means of layers and scans."""
     rows, means = list[list[str]](), list[list[str]]()
     for title, is_scan in (("mean, text layer", False), ("mean, scans", True)):
         shares = {
@@ -89,7 +89,7 @@ def measure_cells(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[li
 
 
 def measure_seconds(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[list[str]]:
-    """Return processor seconds a page, median and 90th percentile, of pages with a layer and of scans.
+    """Processor seconds a page, median and 90th percentile, of pages with a layer and of scans.
 
     A document's seconds are spread evenly over its pages; documents that were not read do not count.
     """
@@ -124,6 +124,6 @@ def _join(reading: Reading) -> str:
 
 
 def render(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown, below its title."""
+    """A table in Markdown, below its title."""
     lines = [columns, ["---"] * len(columns), *rows]
     return f"{title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

@@ -43,7 +43,7 @@ class Check:
 
 
 def judge(stage: str, name: str, is_good: bool, value: object, required: object, meaning: str) -> Check:
-    """Return a passed or failed check; `meaning` is kept only for a failed one."""
+    """A passed or failed check; `meaning` is kept only for a failed one."""
     outcome = CheckOutcome.PASSED if is_good else CheckOutcome.FAILED
     return Check(stage, name, outcome, str(value), str(required), "" if is_good else meaning)
 
@@ -63,7 +63,7 @@ def has_passed(checks: Iterable[Check]) -> bool:
 
 
 def count_outcomes(checks: Sequence[Check]) -> str:
-    """Return the number of checks by outcome, such as `12 passed, 1 not run`."""
+    """The number of checks by outcome, such as `12 passed, 1 not run`."""
     counts = Counter(check.outcome for check in checks)
     return ", ".join(f"{counts[outcome]} {outcome}" for outcome in CheckOutcome if counts[outcome])
 

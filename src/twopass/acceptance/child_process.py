@@ -18,7 +18,7 @@ def run(
     module: str, job: Mapping[str, Any], folder: Path, environment: Mapping[str, str], name: str,
     limit_s: float | None = None,
 ) -> Any:  # fmt: skip
-    """Return what the module writes about the job; `folder` is for both files, `name` for messages.
+    """What the module writes about the job; `folder` is for both files, `name` for messages.
 
     Raises EngineError if the process fails, or takes longer than `limit_s`.
     """

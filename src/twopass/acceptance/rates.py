@@ -58,7 +58,7 @@ class Rates:
 
 
 def check(pages: Mapping[PageKey, Checkpoint], read_layers: ReadLayers | None = None) -> list[Check]:
-    """Return the rates of all documents together, and a line for each document."""
+    """The rates of all documents together, and a line for each document."""
     if not pages:
         return [skip(STAGE, "rates", "the folder has no pages: name a folder of artefacts, which has */pages/*.json")]
     rates = measure(pages, read_layers)
@@ -99,7 +99,7 @@ def _format_share(count: int, total: int) -> str:
 
 
 def measure(pages: Mapping[PageKey, Checkpoint], read_layers: ReadLayers | None = None) -> dict[str, Rates]:
-    """Return the rates of each document, by its source. `read_layers` returns the text of a file's pages by number."""
+    """The rates of each document, by its source. `read_layers` returns the text of a file's pages by number."""
     read = read_layers or trial_documents.read_text_layers
     rates: dict[str, Rates] = {}
     for source in sorted({source for source, _ in pages}):

@@ -139,7 +139,7 @@ def run(plan: Plan) -> list[Check]:
 
 
 def _choose_model(name: str) -> TestedModel:
-    """Return what the stages know of a model."""
+    """What the stages know of a model."""
     return RegionReaderModel(name) if find_model(name).reads_regions else WholePageModel(name)
 
 

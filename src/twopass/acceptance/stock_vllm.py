@@ -27,7 +27,7 @@ BuildInput = Callable[[Request], tuple[str, Pixels]]
 
 
 def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int, build_input: BuildInput) -> Answers:
-    """Return the answers to so many requests one at a time, to all at once, and in halves. Raises EngineError.
+    """The answers to so many requests one at a time, to all at once, and in halves. Raises EngineError.
 
     `arguments` are those of `vllm.LLM`; `build_input` returns text and image as vLLM's own model class expects them.
     """
@@ -118,7 +118,7 @@ def _build_params(request: Mapping[str, Any]) -> Any:
 
 
 def _answer(llm: Any, prompts: list[Any], params: list[Any]) -> list[tuple[str, str]]:
-    """Return each answer and why it ended. The text is decoded at once, not by vLLM's incremental decoder."""
+    """Each answer and why it ended. The text is decoded at once, not by vLLM's incremental decoder."""
     answers = []
     for output in llm.generate(prompts, params, use_tqdm=False):
         answer = output.outputs[0]

@@ -44,7 +44,7 @@ class Document(document.Document):
 
 
 def attach(read: document.Document, artefacts: Mapping[str, bytes]) -> Document:
-    """Return the document with its files."""
+    """The document with its files."""
     attached = Document.model_construct(**dict(read))
     attached._artefacts = artefacts
     return attached

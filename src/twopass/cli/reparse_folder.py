@@ -36,7 +36,7 @@ class Arguments:
 
 
 def run(arguments: Arguments, settings: Settings) -> dict[str, Any]:
-    """Return the report to print: the artefacts' URIs, and problems or changed pages. Raises TwopassError."""
+    """The report to print: the artefacts' URIs, and problems or changed pages. Raises TwopassError."""
     return asyncio.run(_run(arguments, settings))
 
 

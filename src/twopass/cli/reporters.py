@@ -88,7 +88,7 @@ class Reporter(Protocol):
 
 
 def create_reporter(settings: Settings, keeps_stdout: bool = False) -> Reporter:
-    """Return the reporter for LOG_FORMAT; with `keeps_stdout` it prints nothing there."""
+    """The reporter for LOG_FORMAT; with `keeps_stdout` it prints nothing there."""
     if settings.log_format is LogFormat.QUIET:
         return _QuietReporter(keeps_stdout)
     return _JsonReporter(keeps_stdout) if settings.writes_json_logs else TextReporter(keeps_stdout)
@@ -276,7 +276,7 @@ class BatchProgress(Generic[File]):
         return sum(progress.pages_total for progress in list(self._files.values()))
 
     def start(self, file: File) -> Listener:
-        """Return the listener for the progress of a file that starts now."""
+        """The listener for the progress of a file that starts now."""
         self._update(file, Progress())
         return lambda now: self._update(file, now)
 

@@ -123,7 +123,7 @@ class PageCounter:
     password: str | None = None
 
     async def count(self, path: Path) -> int | None:
-        """Return None for a file that cannot be opened: the job on the worker will report why, with its code."""
+        """How many pages the file has; None if it cannot be opened: the worker will report why, with its code."""
         limits = fetch.Limits(self.settings.max_pages, self.settings.max_image_pixels)
         try:
             mime = fetch.detect_type(path)

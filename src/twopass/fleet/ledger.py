@@ -152,7 +152,7 @@ class Ledger:
 
     @staticmethod
     def key(*parts: Any) -> str:
-        """Return a hash of the parts; the same for the same endpoint, document and job input."""
+        """A hash of the parts; the same for the same endpoint, document and job input."""
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
     def job_id(self, key: str) -> str | None:

@@ -68,7 +68,7 @@ class Connections:
 
 
 def configure(app: ASGIApp, limits: ClientLimits, **options: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration for the application, with the limits of its connections."""
+    """The configuration of uvicorn for the application, with the limits of its connections."""
     connections = Connections(limits)
 
     class Connection(_ClientConnection):

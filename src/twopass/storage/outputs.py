@@ -57,7 +57,7 @@ class MemoryStore:
 
 
 def create_store(uri: str | None, settings: Settings, s3: job.S3 | None) -> Store:
-    """Return the store of this output. It connects at its first call; the caller closes it. Raises StoreError."""
+    """The store of this output. It connects at its first call; the caller closes it. Raises StoreError."""
     if uri is None:
         return MemoryStore()
     if (scheme := locations.find_scheme(uri)) and scheme.store:

@@ -375,7 +375,7 @@ def preload() -> None:
 
 
 def create_client(settings: Settings, s3: job.S3 | None, limits: S3Limits) -> Any:
-    """Return a boto3 client, which many threads may use; raises SourceError for a refused endpoint."""
+    """A boto3 client, which many threads may use; raises SourceError for a refused endpoint."""
     import boto3
     import botocore.session
     from botocore.config import Config
@@ -440,7 +440,7 @@ def _multipart_config(part_bytes: int) -> Any:
 
 
 def _parse_uri(uri: str, raises: type[SourceError] | type[StoreError]) -> tuple[str, str]:
-    """Return bucket and key of s3://bucket/key."""
+    """Bucket and key of s3://bucket/key."""
     bucket, key = locations.split_bucket(uri)
     if not bucket:
         code = Code.OUTPUT_DENIED if raises is StoreError else Code.SOURCE_NOT_FOUND

@@ -181,7 +181,7 @@ def _copy(path: Path, target: Path, limit_bytes: int, label: str) -> DownloadRes
 
 
 def decode_data(uri: str, limit: int) -> tuple[bytes, str]:
-    """Return bytes and MIME type of a data: URI. Anything malformed raises SourceError, so that no byte is lost."""
+    """Bytes and MIME type of a data: URI. Anything malformed raises SourceError, so that no byte is lost."""
     head, comma, body = uri.partition(",")
     mime, _, parameters = head.partition(":")[2].partition(";")
     if not (locations.DATA.begins(uri) and comma):

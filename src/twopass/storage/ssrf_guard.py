@@ -19,7 +19,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")  # the last 32 bits are the IPv4 address th
 
 
 def resolve(host: str, port: int, allow_private: bool) -> tuple[str, ...]:
-    """Return the host's addresses, all of them public unless private ones are allowed; raises SourceError."""
+    """The host's addresses, all of them public unless private ones are allowed; raises SourceError."""
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, ValueError, OverflowError) as error:

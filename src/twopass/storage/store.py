@@ -70,7 +70,7 @@ def uri_of(store: Store, key: str) -> str:
 
 
 def check_key(key: str) -> str:
-    """Return the key; raises StoreError for one that leads out of the store's prefix."""
+    """The key; raises StoreError for one that leads out of the store's prefix."""
     if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
         raise StoreError(Code.OUTPUT_DENIED, f"{key[:100]!r} leads out of the output")
     return key

@@ -1,4 +1,4 @@
-"""The detector's child process without PyTorch; tests/vllm/test_detector.py has the model."""
+"""The detector's child process without PyTorch; tests/vllm_families/test_detector.py has the model."""
 
 from __future__ import annotations
 

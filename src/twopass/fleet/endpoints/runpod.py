@@ -187,7 +187,7 @@ class _ApiClient:
         await self._client.aclose()
 
     async def request(self, method: str, path: str, body: Any = None) -> bytes | None:
-        """Return the answer, None for a 404; raises EndpointError."""
+        """The answer, None for a 404; raises EndpointError."""
         try:
             return await self._retry_policy.run_async(partial(self._request_once, method, path, body))
         except Busy as error:
