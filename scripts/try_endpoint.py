@@ -30,11 +30,11 @@ from twopass.cli import options
 from twopass.cli.app import PLAIN
 from twopass.cli.exit_codes import Exit
 from twopass.errors import Code, EndpointError
+from twopass.fleet.submission import GRACE_S
 from twopass.settings import Settings
 
 HEALTH = "1"  # the first stage; the others belong to their modules
 TITLES = {HEALTH: "health", judging.STAGE: "jobs", figures.STAGE: "figures", removal.STAGE: "nothing left behind"}
-GRACE_S = 60.0  # from the job's own deadline to the moment at which RunPod ends the job
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,13 @@ from scripts.bench.mix_documents import write_documents
 from scripts.bench.options import create_parser
 from scripts.bench.report import print_json
 from scripts.bench.usage import sample_usage
-from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
+from scripts.bench.workload import ENVIRONMENT, PAGE_BYTES, choose_load_format, read_mix
 from twopass.engines.group import EngineGroup
 from twopass.engines.interface import Engine
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.worker import SLOTS_PER_SEQUENCE, open_worker
 
-PAGE_BYTES = (A4[0] + 2) * (A4[1] + 2) * 3  # of a page buffer, as steps/render.py asks for them
 LIMIT_S = 560.0  # of one count; its process group is killed then
 
 
@@ -117,7 +116,7 @@ def _run_count(count: int, options: Any, arguments: Sequence[str]) -> dict[str, 
 
 
 def measure(options: Any, count: int) -> dict[str, Any]:
-    """Return pages a second of whole jobs on so many engines, and what the host and the GPUs did meanwhile."""
+    """Pages a second of whole jobs on so many engines, and what the host and the GPUs did meanwhile."""
     settings = _build_settings(options, count)
     logs.set_up(settings)
     create = (lambda settings: _create_scripted(settings, options, count)) if options.scripted else None

@@ -29,7 +29,7 @@ from scripts.bench.options import create_parser, parse_with_drafts
 from scripts.bench.report import print_json
 from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
-from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
+from scripts.bench.workload import ENVIRONMENT, PAGE_BYTES, choose_load_format, read_mix
 from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.engines.vllm.images import TiledImages
 from twopass.families import registry
@@ -40,7 +40,6 @@ from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.worker import SLOTS_PER_SEQUENCE, Worker, open_worker
 
-PAGE_BYTES = (A4[0] + 2) * (A4[1] + 2) * 3  # of a page buffer, as steps/render.py asks for them
 LATENCY_PAGES, LATENCY_ROUNDS = (1, 19), 3  # pages of a document that is read alone
 # what the model gets of an image: DRAW_VIEWS and SMALL_CROPS
 INPUTS: Mapping[str, tuple[bool, bool]] = {
@@ -126,7 +125,7 @@ def measure(
     slot_counts: Sequence[int] = (), ways: Sequence[str] = (), inputs: Sequence[str] = (),
     latency_pages: Sequence[int] = LATENCY_PAGES, latency_rounds: int = LATENCY_ROUNDS,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return {"pages_per_s", "share_of_engine", …}, which are those of the first of `counts`, jobs at once.
+    """What was found: `pages_per_s`, `share_of_engine` and others are those of the first of `counts`, jobs at once.
 
     `slot_counts`: pages in flight, tried one after the other with five times as many pages, 48 at least, where there
     are so many. `ways`: keys of WAYS, and `inputs`: keys of INPUTS, each run as one job. `latency_pages`: documents of
@@ -188,7 +187,7 @@ def _measure_jobs(worker: Worker, documents: DocumentSet, counts: Sequence[int],
 
 
 def _choose_input(worker: Worker, draw_views: bool, small_crops: bool) -> Worker:
-    """Return the worker with other input for the model; the engine is the same, so `draw_views` stays set."""
+    """The worker with other input for the model; the engine is the same, so `draw_views` stays set."""
     if isinstance(worker.engine, VllmEngine):
         images = worker.engine.images
         assert isinstance(images, TiledImages)
@@ -197,7 +196,7 @@ def _choose_input(worker: Worker, draw_views: bool, small_crops: bool) -> Worker
 
 
 def _measure_latencies(worker: Worker, documents: DocumentSet, rounds: int) -> tuple[float, dict[str, float]]:
-    """Return the median seconds, and the medians of each stage's CPU milliseconds a page."""
+    """The median seconds, and the medians of each stage's CPU milliseconds a page."""
     runs = [worker.submit(measure_latency(worker, documents)).result() for _ in range(rounds)]
     print_json(pages=len(documents.pages), latency_s=[seconds for seconds, _ in runs])
     per_page = 1000 / len(documents.pages)

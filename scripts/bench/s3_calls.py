@@ -16,6 +16,7 @@ from typing import Any
 
 from scripts import ROOT
 from scripts.bench import local_s3, loopback, s3_server
+from scripts.bench.workload import MIX_FILE
 from twopass import pipeline
 from twopass.job import EntryPoint, Job
 from twopass.runtime import loop_thread
@@ -25,7 +26,6 @@ from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker, open_worker
 
 SAMPLE, SAMPLE_PAGES = ROOT / "samples" / "sample.pdf", 12
-MIX = ROOT / "docs" / "bench" / "mix.json"
 
 # AWS, S3 Standard, us-east-1, dollars for a request; DELETE costs nothing. R2 and RunPod have other prices.
 DOLLARS: Mapping[str, float] = {"PUT": 5e-6, "LIST": 5e-6, "GET": 4e-7, "HEAD": 4e-7, "DELETE": 0.0}
@@ -128,5 +128,5 @@ def price(requests: Requests, besides: tuple[str, ...] = ()) -> float:
 
 def _crops_per_page() -> float:
     """Figures and tables, whose crops are stored, on a page of the mix."""
-    pages = json.loads(MIX.read_text())
+    pages = json.loads(MIX_FILE.read_text())
     return sum(crop[0] in ("figure", "table") for page in pages for crop in page["crops"]) / len(pages)

@@ -22,7 +22,6 @@ its options. All stages take about an hour on an H200; a slower GPU needs fewer 
 
 This is what `python -m scripts.bench` runs when no command is given. Each command has its own --help:
 
-    engine          one thing that the vLLM engine does: modes, decoder or pages
     jobs            whole jobs against the engine alone
     latency         one document alone, in a fresh worker and a used one, without a model
     families        region readers and Unlimited-OCR, beside stock vLLM
@@ -30,7 +29,6 @@ This is what `python -m scripts.bench` runs when no command is given. Each comma
     gpus            whole jobs with engines on one GPU, on two and so on; or how many pages the host can feed
     encoder         the vision encoder by part and by number of pages
     acceptance      tokens per decoder step with drafts from the page's text, without a model
-    host            CPU time until a model can read a page
     stages          CPU time of a job by stage with the cpu engine; memory
     corpus          the cpu engine's text against pymupdf4llm's
     campaign        a campaign of many documents, simulated; S3 requests of a job
@@ -176,13 +174,13 @@ def _find_caches(options: Any) -> Path:
 
 
 def _locate_caches(options: Any) -> dict[str, str]:
-    """Return the environment variables that make all stages share their compiled kernels."""
+    """The environment variables that make all stages share their compiled kernels."""
     caches = _find_caches(options)
     return {"VLLM_CACHE_ROOT": str(caches / "vllm"), "TRITON_CACHE_DIR": str(caches / "triton")}
 
 
 def summarize_starts(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the medians of several starts, the longest one as `warm_max`, and how many there were."""
+    """The medians of several starts, the longest one as `warm_max`, and how many there were."""
     starts = [run for run in runs if "ready_s" in run]  # the others failed
     if not starts:
         return {}
@@ -216,7 +214,7 @@ def _describe_machine() -> dict[str, Any]:
 
 
 def _read_commit() -> str:
-    """Return the short hash of HEAD; empty where there is no repository."""
+    """The short hash of HEAD; empty where there is no repository."""
     command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 

@@ -11,6 +11,7 @@ from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2, STOCK_NGRAM, STOC
 
 MIX_FILE = ROOT / "docs" / "bench" / "mix.json"
 A4 = (1190, 1684)  # pixels at 144 dpi
+PAGE_BYTES = (A4[0] + 2) * (A4[1] + 2) * 3  # of a page buffer, as steps/render.py asks for them
 DISTINCT_PAGES = 4  # so many different images are used again and again
 PAGE_PROMPT = "<image>\n<|grounding|>Convert the document to markdown."
 PROMPT_TOKENS = 938  # of an A4 page in gundam mode
@@ -28,7 +29,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "
 
 
 def read_mix(count: int) -> list[dict[str, Any]]:
-    """Return so many pages of docs/bench/mix.json, which starts over where it has fewer."""
+    """So many pages of docs/bench/mix.json, which starts over where it has fewer."""
     mix = json.loads(MIX_FILE.read_text())
     return [mix[number % len(mix)] for number in range(count)]
 

@@ -112,13 +112,11 @@ def draw_arabic(page: pymupdf.Page) -> None:
 
 
 def write_lines(lines: Sequence[str], size: float = 14) -> DrawnPage:
-    body = "".join(f"<p>{line}</p>" for line in lines)
-    return DrawnPage(lambda page: _discard(write_html(page, (MARGIN, 100, A4[0] - MARGIN, 600), body, size)),
-                     "\n".join(lines))  # fmt: skip
+    def write(page: pymupdf.Page) -> None:
+        body = "".join(f"<p>{line}</p>" for line in lines)
+        write_html(page, (MARGIN, 100, A4[0] - MARGIN, 600), body, size)
 
-
-def _discard(_: object) -> None:
-    """Return None, as drawing functions do."""
+    return DrawnPage(write, "\n".join(lines))
 
 
 def draw_letterhead(page: pymupdf.Page) -> None:
@@ -270,7 +268,7 @@ def _single(name: str, write: Write, text: str = "", order: bool = False) -> Dra
 
 
 def list_documents() -> tuple[DrawnDocument, ...]:
-    """Return all documents in the order of their names in checks/drawn.jsonl."""
+    """All documents in the order of their names in checks/drawn.jsonl."""
     two_columns = drawn_pages.prose(drawn_text.COLUMNS, "The Village Waterworks", BODY_PT, columns=2)
     tables = {
         "table_ruled": draw_table(drawn_text.TABLE_PLAIN, "ruled", "Reservoirs of the village"),
