@@ -96,7 +96,7 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
         install_handlers = chain_signal_handlers(worker.stop_soon)
 
         def concurrency(_: int) -> int:
-            """Return a constant, because the SDK stops taking jobs while it changes.
+            """A constant, because the SDK stops taking jobs while it changes.
 
             The SDK calls this after installing its own signal handlers and before it takes jobs.
             """
@@ -184,9 +184,8 @@ def _create_handler(
         except Exception:
             log.exception("job failed")
             worker.observer.job_refused(Code.INTERNAL)
-            return {
-                "error": f"{Code.INTERNAL}: unexpected error; the worker's log has the traceback under this job's id"
-            }
+            message = "unexpected error; the worker's log has the traceback under this job's id"
+            return {"error": f"{Code.INTERNAL}: {message}"}
 
     return handler
 
@@ -216,9 +215,8 @@ async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPo
     """Run the job on the worker's loop and report its progress; raises TwopassError."""
     settings = worker.settings
     if worker.engine.is_gone:
-        raise EngineError(
-            Code.ENGINE_DEAD, f"this worker's engine is gone and the worker is being replaced; {SEND_AGAIN}"
-        )
+        message = f"this worker's engine is gone and the worker is being replaced; {SEND_AGAIN}"
+        raise EngineError(Code.ENGINE_DEAD, message)
     job = Job.parse(delivered_job, settings, entry_point)
     progress = Tracker()
     async with AsyncExitStack() as stack:

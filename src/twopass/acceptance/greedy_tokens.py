@@ -23,8 +23,9 @@ from twopass.pages.shared_pixels import Pixels
 
 STAGE = "c"
 MIN_EDIT_SHARE = 0.1  # of an answer's characters, from which on it counts as another answer
-# Share of answers that may be others, beyond what batching alone changes. Provisional: in a simulation, a sound engine
-# exceeds it in 0.5 % of the runs if batching changes a tenth of the answers, and 30 % of those with a strict ban.
+# Share of answers that may be others, beyond what batching alone changes. In a simulation, not with real weights, a
+# sound engine exceeds it in 0.5 % of the runs if batching changes a tenth of the answers, and 30 % of those with a
+# strict ban.
 MARGIN = 0.35
 MIN_OTHER_ENDS = 2  # answers that may always end for another reason
 WRONG_ANSWERS = (
@@ -80,7 +81,7 @@ class Answers:
 
 
 def build_requests(prompts: Sequence[str], pictures: Sequence[Picture], count: int, usual: Sampling) -> list[Request]:
-    """Return so many requests: every picture with each prompt in turn.
+    """So many requests: every picture with each prompt in turn.
 
     Every third has a ban that often acts, if the model is used with an n-gram ban.
     """

@@ -1,4 +1,4 @@
-"""Stage d: ask the prompts of recorded answers again, and compare the answers with the recorded ones.
+"""Stage (d): ask the prompts of recorded answers again, and compare the answers with the recorded ones.
 
 Each record is asked with its own image, prompt, mode and sampling. Judged are how the answer ends, the number of tokens
 of the prompt, words, length, boxes and tables. Where the recorded answer is a loop, only what comes before the loop is
@@ -30,7 +30,7 @@ from twopass.runtime import task_group
 from twopass.steps.canary import BYTE_MARKS
 
 STAGE = "d"
-# Provisional: derived from perturbed recorded answers, not from answers of a second engine with the real weights. The
+# Derived from perturbed recorded answers, not from answers of a second engine with the real weights. The
 # perturbations are in tests/acceptance/perturbations.py, their scores in docs/log/2026-11-acceptance.md.
 # - Noise, which has to pass: a third of the word errors between the two recorded answers to one page (0.07 for clean
 #   print, 0.21 for Fraktur, 0.54 for a form of 25 words), and box sides that are up to 3 of 999 off.
@@ -68,7 +68,7 @@ class Reading:
         return cls(*loops.remove_loops(grounding.parse(answer).blocks))
 
     def cut(self, count: int) -> Reading:
-        """Return the first blocks."""
+        """The first blocks."""
         return replace(self, blocks=self.blocks[:count])
 
     @property

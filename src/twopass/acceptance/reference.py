@@ -30,7 +30,7 @@ def load_plain_tokenizer(folder: Path) -> Any:
 
 
 def process(model: str, tokenizer: Any, text: str, image: Pixels) -> dict[str, Any]:
-    """Return the official input of a prompt with one image, as tensors.
+    """The official input of a prompt with one image, as tensors.
 
     `input_ids` (1 × tokens), `pixel_values` (1 × 3 × 1024 × 1024), `images_crop` (tiles × 3 × side × side), both
     normalised, and `images_spatial_crop` (1 × 2: columns and rows of tiles).
@@ -42,7 +42,7 @@ def process(model: str, tokenizer: Any, text: str, image: Pixels) -> dict[str, A
         tokenizer,
         image_size=spec.tile_size,
         base_size=spec.modes[MODE].base_size,
-        strategy="v1" if spec.newlines else "v2",  # how the processor counts image tokens,
+        strategy="v1" if spec.newlines else "v2",  # how the processor counts image tokens
         max_crops=spec.official_crops,
     )
     return dict(processor(prompt=text, images=[to_image(image.array()).convert("RGB")]))

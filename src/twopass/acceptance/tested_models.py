@@ -48,25 +48,20 @@ class TestedModel(Protocol):
 
     def check_tokens(self, tokenizer: Any, folder: Path, recorded: Sequence[Record]) -> list[Check]:
         """Stage (a): special tokens, and the ids of every prompt."""
-        ...
 
     def check_inputs(
         self, tokenizer: Any, folder: Path, images: Sequence[Picture], recorded: Sequence[Record]
     ) -> list[Check]:
         """Stage (b): what the model sees of images."""
-        ...
 
     async def check_embeddings(self, engine: VllmEngine, images: Sequence[Picture]) -> list[Check]:
         """Stage (b): what the encoder makes of images."""
-        ...
 
     def build_prompt(self, request: Request) -> Prompt:
         """The request as our engine gets it."""
-        ...
 
     def build_stock_input(self, request: Request) -> tuple[str, Pixels]:
         """The request's text and image as vLLM's own class expects them."""
-        ...
 
     def count_image_tokens(self, image: Pixels) -> int: ...
 

@@ -493,7 +493,6 @@ def _write_summary(summary: Mapping[str, Any], batch: Batch, output: str, settin
 
     Of several processes with one output, each lists all documents; the last one's is also SUMMARY.
     """
-
     data = to_json(summary, indent=1)
 
     async def put() -> None:

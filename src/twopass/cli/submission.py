@@ -139,9 +139,8 @@ async def _print_estimate(
     figures = estimate(rows, arguments.pages_per_s, arguments.workers, request.price_per_hour, last)
     display.print_counts(rows, console)
     # The estimate is a result: for a person, or for a program that reads what is printed.
-    print(
-        "\n".join(f"{name}: {value}" for name, value in figures.items()) if sys.stdout.isatty() else json.dumps(figures)
-    )
+    lines = "\n".join(f"{name}: {value}" for name, value in figures.items())
+    print(lines if sys.stdout.isatty() else json.dumps(figures))
     return Exit.SUCCESS
 
 

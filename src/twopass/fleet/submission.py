@@ -119,7 +119,7 @@ class Submission:
         return RunPod(self.endpoint or "", self.api_key, deadline_s + GRACE_S)
 
 
-async def open_preparer(
+async def _open_preparer(
     submission: Submission, settings: Settings, stack: AsyncExitStack, ledger: Ledger | None, *, counts_pages: bool
 ) -> DocumentPreparer:
     """Open what makes documents available to workers; what it counts is remembered in the ledger."""
@@ -145,7 +145,7 @@ async def send(
     async with AsyncExitStack() as stack:
         stack.enter_context(lock(submission.folder))
         ledger, counts_pages = Ledger(submission.state_file), bool(submission.slice_pages)
-        preparer = await open_preparer(submission, settings, stack, ledger, counts_pages=counts_pages)
+        preparer = await _open_preparer(submission, settings, stack, ledger, counts_pages=counts_pages)
         endpoint = await stack.enter_async_context(submission.open_endpoint(settings))
         sources = await stack.enter_async_context(open_sources(settings)) if submission.save else None
         saver = ResultSaver(listener, submission.folder, sources)

@@ -77,15 +77,13 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         app = build_app(worker, store, limits, start)
         grace_s = int(settings.shutdown_grace_s + settings.write_reserve_s) + CLOSE_RESERVE_S
         config = connections.configure(app, limits, timeout_graceful_shutdown=grace_s)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(
-                number, _ignore
-            )  # uvicorn raises the signal again after it has stopped: the worker must be closed
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has stopped
+            signal.signal(number, _ignore)
         uvicorn.Server(config).run(sockets=[listening])
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Replaces Python's handlers, which would end the process."""
+    """Replaces Python's handlers, which would end the process before the worker is closed."""
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -97,10 +95,8 @@ def _listen(settings: Settings) -> socket.socket:
         family, *_, address = socket.getaddrinfo(settings.serve_host, settings.port, type=socket.SOCK_STREAM)[0]
         listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        message = (
-            f"PORT: cannot listen on {settings.serve_host}:{settings.port} ({reason}); choose another host or port"
-        )
+        place = f"{settings.serve_host}:{settings.port} ({error.strerror or type(error).__name__})"
+        message = f"PORT: cannot listen on {place}; choose another host or port"
         raise InvalidSetting(Code.INVALID_SETTING, message) from None
     return listening
 

@@ -19,7 +19,6 @@ _TRANSIENT_CODES = frozenset(
     {"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "InternalError", "ServiceUnavailable"}
 )
 
-
 # Of a disk that is full for the moment, of a mounted volume whose server is away, and of a busy system.
 _TRANSIENT_ERRNOS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.EAGAIN, errno.EBUSY, errno.EINTR}

@@ -27,8 +27,7 @@ OFFICIAL_BAN = Choice("n-gram 20/50", sampling={"ngram": 20, "window": 50})  # o
 FP8 = "fp8"
 MIN_GAIN = 0.05  # in pages per second; less is not worth a setting
 MAX_CHANGED = 0.02  # of the words of pages whose text is not known, beyond those that change between equal runs
-# To announce the time before anything was measured: a start with warm caches, and what a GPU of 24 GB may read.
-# Provisional.
+# Guesses, to announce the time before anything is measured: a start with warm caches, and the pace of a GPU of 24 GB.
 EXPECTED_START_S, EXPECTED_PAGES_PER_S = 60.0, 2.0
 
 ReadTrial = Callable[[Choice], Trial]

@@ -22,7 +22,7 @@ import structlog
 from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError, advise_install
 from twopass.fleet.endpoints import answers
 from twopass.fleet.endpoints.actor_pool import ActorFailed, ActorLost, ActorPool, PoolSize, Reply
-from twopass.fleet.endpoints.answers import ActorReply
+from twopass.fleet.endpoints.answers import REASON_CHARS, ActorReply
 from twopass.fleet.endpoints.interface import JobStatus, LocalJobs
 from twopass.fleet.endpoints.ray_actor import OpenWorker, ReadingActor
 from twopass.runtime import vendor_reports
@@ -40,15 +40,9 @@ _OBJECT_STORE_BYTES = 100 << 20  # of a local cluster: jobs and results are smal
 CONNECT_S = 10.0
 _PLACE_S = 60.0
 _PROGRESS_S = 5.0  # a node that is lost answers late or never
-REASON_CHARS = 300
 _ACTOR_OPTIONS = (
-    "num_cpus",
-    "num_gpus",
-    "memory",
-    "resources",
-    "accelerator_type",
-    "label_selector",
-    "scheduling_strategy",
+    *("num_cpus", "num_gpus", "memory", "resources"),
+    *("accelerator_type", "label_selector", "scheduling_strategy"),
 )
 _STRATEGIES = ("DEFAULT", "SPREAD")
 
@@ -177,9 +171,8 @@ class RayActor:
         return error
 
     async def read(self, job_id: str, job_input: Mapping[str, Any]) -> Reply:
-        reply = answers.parse(
-            ActorReply, await self._wait_for(self._handle.read.remote(job_id, dict(job_input))), "a Ray actor's reply"
-        )
+        answer = await self._wait_for(self._handle.read.remote(job_id, dict(job_input)))
+        reply = answers.parse(ActorReply, answer, "a Ray actor's reply")
         return Reply(reply.output, reply.error, reply.seconds, reply.is_gone)
 
     async def progress(self, job_id: str) -> Mapping[str, Any] | None:
