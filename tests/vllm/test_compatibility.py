@@ -24,11 +24,11 @@ OURS = [
     (model._Processor, model._Processor, ["deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"]),
     (readers.GlmOcr, readers.GlmOcr, ["glm_ocr"]),
     (readers.PaddleOcrVl, readers.PaddleOcrVl, ["paddleocr_vl"]),
-    (model._Info, model._Info, ["deepseek_ocr"]),
-    (model._InfoV2, model._InfoV2, ["deepseek_ocr2"]),
-    (model._InfoUnlimited, model._InfoUnlimited, ["unlimited_ocr"]),
+    (model._Ocr1Info, model._Ocr1Info, ["deepseek_ocr"]),
+    (model._Ocr2Info, model._Ocr2Info, ["deepseek_ocr2"]),
+    (model._UnlimitedInfo, model._UnlimitedInfo, ["unlimited_ocr"]),
     (model._DummyInputs, model._DummyInputs, ["deepseek_ocr", "unlimited_ocr"]),
-    (model._DummyInputsV2, model._DummyInputsV2, ["deepseek_ocr2"]),
+    (model._Ocr2DummyInputs, model._Ocr2DummyInputs, ["deepseek_ocr2"]),
     (worker.DraftingWorker, Worker, MODELS),  # on GPUs; in this suite its base is the worker for CPUs
     (scheduler.GroupScheduler, AsyncScheduler, MODELS),
 ]

@@ -10,16 +10,16 @@ import torch
 
 from twopass.engines.vllm import images, tiling
 from twopass.engines.vllm.plugin import shared_images
-from twopass.engines.vllm.plugin.shared_images import BUFFER, BufferRef, SharedBuffers
+from twopass.engines.vllm.plugin.shared_images import BUFFER, SharedBuffers, ViewsRef
 from twopass.models import MODELS
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 
 DEEPSEEK_OCR = MODELS["deepseek_ocr"].vision
 
 
-def load_views(ref: BufferRef) -> tuple[bytes, bytes]:
+def load_views(ref: ViewsRef) -> tuple[bytes, bytes]:
     """Runs in a process that inherited no descriptors, like a core that was restarted."""
-    views = SharedBuffers().load(ref, torch.device("cpu"))
+    views = SharedBuffers().load_views(ref, torch.device("cpu"))
     return views.global_view.numpy().tobytes(), views.tiles.numpy().tobytes()
 
 
@@ -33,7 +33,7 @@ def test_a_core_reads_the_views_that_a_page_worker_made() -> None:
     (number,) = buffers.descriptors
     images.write_views(DEEPSEEK_OCR, pixels, "gundam", grid, PixelBuffer(number))
     item = shared_images.build_views(PixelBuffer(number), 1024, 640, grid)
-    ref = BufferRef(*item[BUFFER].data.tolist())
+    ref = ViewsRef(*item[BUFFER].data.tolist())
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         global_view, tiles = pool.apply(load_views, (ref,))

@@ -27,7 +27,7 @@ CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class HubFile:
+class _HubFile:
     """A file in the hub's listing: git's sha1 of the blob, and for large files a sha256."""
 
     name: str
@@ -57,15 +57,15 @@ def _fetch(repo: str, revision: str, folder: Path) -> None:
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's download metadata
 
 
-def _list_hub_files(repo: str, revision: str) -> dict[str, HubFile]:
+def _list_hub_files(repo: str, revision: str) -> dict[str, _HubFile]:
     from huggingface_hub import HfApi
 
     siblings = HfApi().model_info(repo, revision=revision, files_metadata=True).siblings or ()
-    files = (HubFile(file.rfilename, file.blob_id, file.lfs.sha256 if file.lfs else None) for file in siblings)
+    files = (_HubFile(file.rfilename, file.blob_id, file.lfs.sha256 if file.lfs else None) for file in siblings)
     return {file.name: file for file in files}
 
 
-def _verify_and_record(repo: str, revision: str, folder: Path, listed: Mapping[str, HubFile]) -> None:
+def _verify_and_record(repo: str, revision: str, folder: Path, listed: Mapping[str, _HubFile]) -> None:
     """Compare every file with the hub's listing and write checksums.json; raises EngineError at a difference."""
     files = {}
     for path in _list_files(folder):

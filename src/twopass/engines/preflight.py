@@ -147,13 +147,10 @@ def check_memory(settings: Settings, gpus: GpuInfo) -> None:
     """Require the memory that the preset needs, free on the first GPU; raises EngineError."""
     if not gpus.count:
         return
-    chosen, size = (
-        find_model(settings.model).find_preset(settings.preset, gpus.memory_gb),
-        preset_memory_gb(settings.preset),
-    )
-    if size > gpus.memory_gb * MEMORY_TOLERANCE:
+    if preset_memory_gb(settings.preset) > gpus.memory_gb * MEMORY_TOLERANCE:
         message = f"preset {settings.preset} does not fit a GPU of {gpus.memory_gb:.0f} GB"
         raise EngineError(Code.ENGINE_MEMORY, f"{message}: leave PRESET auto, or choose a larger GPU")
+    chosen = find_model(settings.model).find_preset(settings.preset, gpus.memory_gb)
     wanted = (settings.gpu_memory_utilization or chosen.memory) * gpus.memory_gb
     if gpus.free_gb < wanted:
         place = f" on GPU {gpus.visible[0].id}" if gpus.visible else ""

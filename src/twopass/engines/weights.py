@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from twopass.engines import hub
 from twopass.errors import Code, EngineError
 from twopass.models import DETECTOR, DETECTOR_WEIGHTS, MODELS, TOKENIZERS, Weights, find_model
 from twopass.settings import Settings
@@ -39,7 +40,8 @@ def _find(settings: Settings, name: str, wanted: Weights, own: Path | None, bake
     needed = wanted.preprocessing
     folder = next((candidate for candidate in candidates if not describe_defect(candidate, needed)), None)
     if folder is None and settings.allow_download:
-        folder = _download(wanted, candidates[-1])
+        folder = candidates[-1]
+        hub.download(wanted.repo, wanted.revision, folder)
     if folder is None:
         raise EngineError(Code.WEIGHTS_MISSING, _format_not_found_message(name, wanted, candidates, baked))
     os.environ.update(OFFLINE_ENV)  # before an engine imports the libraries that read these variables
@@ -55,13 +57,6 @@ def _list_candidate_folders(volume: Path, name: str, wanted: Weights, own: Path 
     yield volume / HUB_CACHE / wanted.cache_path
     if volume.is_dir():
         yield volume / "models" / name
-
-
-def _download(wanted: Weights, folder: Path) -> Path:
-    from twopass.engines import hub
-
-    hub.download(wanted.repo, wanted.revision, folder)
-    return folder
 
 
 def describe_defect(folder: Path, preprocessing: tuple[str, ...] = TOKENIZERS) -> str | None:

@@ -38,7 +38,6 @@ MIN_COVERAGE = 0.75  # of a line's ink: Cyrillic, Hangul and Arabic with some La
 MIN_KNOWN_LETTERS = 0.5  # of a line's letters: RapidOCR is sure of some Greek lines, of which it reads two thirds
 MIN_SURE_LETTERS = 3  # on a page with unreadable lines, a line with fewer letters is dropped whatever its score
 
-
 # What RapidOCR's recogniser was trained on.
 _KNOWN_LETTER = re.compile(f"[a-z\u00df-\u024f{prose.HAN}{prose.KANA}]")
 
@@ -127,10 +126,7 @@ class ReadLines(Protocol):
 
 
 def read(array: Array, language: str | None = None) -> OcrResult:
-    """Detect the lines and read them.
-
-    `array` is height × width × 3, RGB.
-    """
+    """Detect the lines and read them. `array` is height × width × 3, RGB."""
     return read_lines(array, detect_lines(array), language)
 
 
@@ -191,7 +187,7 @@ def _read_other_script(
 
 def _find_latin_words(lines: Sequence[OcrLine], cut: Sequence[Array]) -> list[scripts.LatinWords]:
     return [
-        scripts.find_latin_words(strip, line.letters, lambda piece: recognise_letters([piece])[0].letters)
+        scripts.find_latin_words(strip, line.letters, lambda piece: _recognise_letters([piece])[0].letters)
         for line, strip in zip(lines, cut, strict=True)
     ]
 
@@ -320,10 +316,10 @@ def _shift(quad: Corners, offset: int, page: Array) -> Corners:
 
 def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
     """Text and score of strips that show one line each, RGB."""
-    return [(reading.text, reading.score) for reading in recognise_letters(strips)]
+    return [(reading.text, reading.score) for reading in _recognise_letters(strips)]
 
 
-def recognise_letters(strips: Sequence[Array]) -> list[Recognition]:
+def _recognise_letters(strips: Sequence[Array]) -> list[Recognition]:
     """Text, score and letters of strips that show one line each, RGB."""
     return _recognise([_swap_channels(strip) for strip in strips])
 

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from twopass.pages import tesseract
-from twopass.pages.strips import Array, Flags, Letter, find_inked_columns, trim
+from twopass.pages.strips import Array, Letter, Mask, find_inked_columns, trim
 from twopass.pages.tesseract import Glyph, TesseractFailed
 
 # ---- spaces and Latin words of Korean lines ----
@@ -157,7 +157,7 @@ def _find_end(piece: Glyph) -> float:
     return piece.x1 - 1 if len(piece.text) > 1 else _find_centre(piece)
 
 
-def _measure_gap(inked: Flags) -> int:
+def _measure_gap(inked: Mask) -> int:
     """The longest run of columns without ink."""
     longest = run = 0
     for value in inked:
@@ -287,13 +287,13 @@ def read(
     for index in [index for index, text in enumerate(texts) if not text][:MAX_RETRIES]:
         alone = (_read_texts(engine, [trimmed[index]], names, height)[0] for height in RETRY_HEIGHTS)
         texts[index] = next(filter(None, alone), "")
-    foreign = [index for index, text in enumerate(texts) if text and measure_share(text, language.name) < MIN_SHARE]
+    foreign = [index for index, text in enumerate(texts) if text and _measure_share(text, language.name) < MIN_SHARE]
     others = _read_texts(engine, [trimmed[index] for index in foreign], names, OTHER_HEIGHT)
     untrusted = {
         index
         for index, other in zip(foreign, others, strict=True)
-        if measure_share(texts[index], language.name, with_latin=True) < MIN_SHARE
-        or measure_likeness([(texts[index], other)]) < script.min_quality
+        if _measure_share(texts[index], language.name, with_latin=True) < MIN_SHARE
+        or _measure_likeness([(texts[index], other)]) < script.min_quality
     }
     return [None if not text or index in untrusted else text for index, text in enumerate(texts)]
 
@@ -307,7 +307,7 @@ def _read_korean(
     texts: list[str | None] = []
     for pieces, strip, own in zip(lines, strips, words, strict=True):
         glyphs = [glyph for piece in pieces for glyph in piece]
-        is_trusted = glyphs and measure_share("".join(glyph.text for glyph in glyphs), name) >= MIN_SHARE
+        is_trusted = glyphs and _measure_share("".join(glyph.text for glyph in glyphs), name) >= MIN_SHARE
         texts.append(join_korean(glyphs, own, trim(strip)) or None if is_trusted else None)
     return texts
 
@@ -338,19 +338,19 @@ def _measure_quality(engine: Tesseract, samples: Sequence[Array], language: str)
     """
     texts = [_read_texts(engine, samples, language, HEIGHT)]
     text = "".join(texts[0])
-    share = measure_share(text, language)
+    share = _measure_share(text, language)
     if share < MIN_SHARE or count_letters(text, language) < MIN_LETTERS:
         return 0.0
     heights = (OTHER_HEIGHT,) if len(text) >= LITTLE_TEXT else (OTHER_HEIGHT, THIRD_HEIGHT)
     texts += [_read_texts(engine, samples, language, height) for height in heights]
     likenesses = (
-        measure_likeness([pair for pair in zip(one, other, strict=True) if all(pair)])
+        _measure_likeness([pair for pair in zip(one, other, strict=True) if all(pair)])
         for one, other in combinations(texts, 2)
     )
     return share * min(likenesses)
 
 
-def measure_likeness(pairs: Sequence[tuple[str, str]]) -> float:
+def _measure_likeness(pairs: Sequence[tuple[str, str]]) -> float:
     """How much of the text has equal runs in both readings of each pair, 0..1, whatever its spaces and capitals."""
     alike = total = 0
     for pair in pairs:
@@ -367,7 +367,7 @@ def count_letters(text: str, language: str) -> int:
     return len(re.findall(f"[{_find_script(language).letters}]", text))
 
 
-def measure_share(text: str, language: str, with_latin: bool = False) -> float:
+def _measure_share(text: str, language: str, with_latin: bool = False) -> float:
     """The share of the language's letters, and of Latin ones if wanted, among the letters and signs of a text.
 
     Usual punctuation does not count, nor do digits if they are few or at most half of the rest: a text of nothing else

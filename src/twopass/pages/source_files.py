@@ -184,13 +184,11 @@ def _open(path: str, password: str | None) -> Any:
     pdf = pymupdf.open(path, filetype="pdf")
     if not pdf.is_pdf:  # MuPDF trusts the content more than `filetype`
         pdf.close()
-        raise SourceError(
-            Code.SOURCE_UNSUPPORTED, "the source has parts of a PDF, but is a file of another type; convert it"
-        )
+        message = "the source has parts of a PDF, but is a file of another type; convert it"
+        raise SourceError(Code.SOURCE_UNSUPPORTED, message)
     if pdf.needs_pass and not pdf.authenticate(password or ""):
         reason = "the password is wrong; send the right one" if password else "the PDF is encrypted; send its password"
-        message = f"{reason} {PASSWORD_HINT}"
-        raise SourceError(Code.ENCRYPTED, message)
+        raise SourceError(Code.ENCRYPTED, f"{reason} {PASSWORD_HINT}")
     return pdf
 
 
@@ -281,12 +279,11 @@ def open_image(path: str, limit: int) -> Iterator[Any]:
     try:
         with Image.open(path, formats=("PNG", "JPEG", "WEBP", "TIFF")) as image:
             check_pixel_limit(image.size, limit)
-            check_costly_format(image.format, image.size)
+            _check_costly_format(image.format, image.size)
             yield image
     except PILLOW_ERRORS as error:
-        raise SourceError(
-            Code.DAMAGED, f"the image cannot be read: {_clean_message(error, path)}; {SAVE_AGAIN}"
-        ) from error
+        message = f"the image cannot be read: {_clean_message(error, path)}; {SAVE_AGAIN}"
+        raise SourceError(Code.DAMAGED, message) from error
 
 
 def check_pixel_limit(size: tuple[int, int], limit: int) -> None:
@@ -295,7 +292,7 @@ def check_pixel_limit(size: tuple[int, int], limit: int) -> None:
         raise SourceError(Code.SOURCE_TOO_LARGE, message)
 
 
-def check_costly_format(name: str | None, size: tuple[int, int]) -> None:
+def _check_costly_format(name: str | None, size: tuple[int, int]) -> None:
     if name in COSTLY_FORMATS and size[0] * size[1] > MAX_COSTLY_PIXELS:
         message = f"an image of {size[0]} × {size[1]} pixels, and in WebP or JPEG 2000 at most"
         message += f" {MAX_COSTLY_PIXELS // 1_000_000} million are read; scale it down or use another format"
@@ -312,7 +309,7 @@ def check_images(page: Any) -> None:
         is_jpx = "JPXDecode" in pdf.xref_get_key(xref, "Filter")[1]
         if is_jpx and (header := _JPX_SIZE.search(pdf.xref_stream_raw(xref))):
             right, bottom, left, top = struct.unpack(">4I", header[1])
-            check_costly_format("JPXDecode", (right - left, bottom - top))
+            _check_costly_format("JPXDecode", (right - left, bottom - top))
 
 
 def get_displayed_size(image: Any) -> tuple[int, int]:

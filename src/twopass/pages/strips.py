@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.uint8]
-Flags = npt.NDArray[np.bool_]
-Contrast = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+_Contrast = npt.NDArray[np.float64]
 
 TRIM_SHARE = 0.3  # of a strip's height at the top and at the bottom, where a neighbouring line may show
 DARKEST = 0.98  # quantile of the contrast: lines have more dark pixels than 2 %
@@ -43,7 +43,7 @@ def trim(strip: Array) -> Array:
     return strip[top : bottom + 1]
 
 
-def find_inked_columns(strip: Array) -> Flags:
+def find_inked_columns(strip: Array) -> Mask:
     """Whether each column has ink."""
     return np.asarray(_find_ink(strip).any(axis=0))
 
@@ -63,30 +63,30 @@ def measure_coverage(strip: Array, letters: Sequence[float]) -> float:
     return float((distances <= LETTER_REACH * height).mean())
 
 
-def measure_contrast(strip: Array) -> tuple[Contrast, float]:
+def _measure_contrast(strip: Array) -> tuple[_Contrast, float]:
     """How far each pixel is from the background in grey levels, and how far the darkest ones are."""
     grey = strip.mean(axis=2)
     contrast = np.abs(grey - np.median(grey))
     return contrast, float(np.quantile(contrast, DARKEST))
 
 
-def _find_ink(strip: Array) -> Flags:
+def _find_ink(strip: Array) -> Mask:
     """The pixels that differ from the background by half of what the most different ones do."""
-    contrast, darkest = measure_contrast(strip)
+    contrast, darkest = _measure_contrast(strip)
     return np.asarray(contrast > max(darkest / 2, 1.0))
 
 
 # ---- where words are ----
 
 Extent = tuple[float, float]  # shares of the line's length, from where reading starts
-Gap = tuple[int, int]  # columns of pixels without ink
+_Gap = tuple[int, int]  # columns of pixels without ink
 
 INK_CONTRAST = 0.4  # of the difference between the darkest pixels and the background
 EDGE = 0.2  # of the line's height at its top and bottom, where rules may be; letters are between
 RULE_LENGTH = 0.9  # of the line's length, for a rule along it
 RULE_HEIGHT = 0.7  # of the line's height, for a rule across it: letters have at most 0.6
-MIN_BLANK = 0.18  # of the line's height: blanks in scans had 0.2 and more,
-MIN_BLANK_RATIO = 2.0  # and were more than this wide in gaps between the letters of a word
+MIN_BLANK = 0.18  # of the line's height: blanks in scans had 0.2 and more
+MIN_BLANK_RATIO = 2.0  # times the median gap between letters of a word: blanks in scans were wider
 
 
 def place_words(strip: Array, text: str, centres: Sequence[float]) -> tuple[list[str], tuple[Extent, ...]]:
@@ -112,17 +112,17 @@ def place_words(strip: Array, text: str, centres: Sequence[float]) -> tuple[list
     return [characters[a:b] for a, b in pairwise([*starts, len(characters)])], tuple(extents)
 
 
-def _find_letters(strip: Array) -> npt.NDArray[np.bool_]:
+def _find_letters(strip: Array) -> Mask:
     """Which columns of a line have ink, without the rules that run through it."""
-    contrast, darkest = measure_contrast(strip)
+    contrast, darkest = _measure_contrast(strip)
     dark = contrast > INK_CONTRAST * max(darkest, 1.0)
     dark = dark[dark.mean(axis=1) < RULE_LENGTH]
     edge = max(round(EDGE * len(dark)), 1)
-    is_letter: npt.NDArray[np.bool_] = dark[edge:-edge].any(axis=0) & (dark.mean(axis=0) < RULE_HEIGHT)
+    is_letter: Mask = dark[edge:-edge].any(axis=0) & (dark.mean(axis=0) < RULE_HEIGHT)
     return is_letter
 
 
-def _find_gaps(ink: npt.NDArray[np.bool_], places: Sequence[int]) -> list[Gap]:
+def _find_gaps(ink: Mask, places: Sequence[int]) -> list[_Gap]:
     """The widest gap between each character and the next one; one without any width if their ink touches."""
     changes = np.flatnonzero(np.diff(np.concatenate([[True], ink, [True]]).astype(np.int8))).tolist()
     runs = list(zip(changes[::2], changes[1::2], strict=True))
@@ -138,11 +138,11 @@ def _find_gaps(ink: npt.NDArray[np.bool_], places: Sequence[int]) -> list[Gap]:
     return gaps
 
 
-def _measure_gap(gap: Gap) -> int:
+def _measure_gap(gap: _Gap) -> int:
     return gap[1] - gap[0]
 
 
-def _list_starts(words: Sequence[str], gaps: Sequence[Gap], height: int) -> Iterator[int]:
+def _list_starts(words: Sequence[str], gaps: Sequence[_Gap], height: int) -> Iterator[int]:
     """Yield the number of the first character of each word but the first, with the words that lack a blank."""
     characters = "".join(words)
     known = set()

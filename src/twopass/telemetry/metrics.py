@@ -1,6 +1,6 @@
 """Prometheus metrics of jobs, pages and stages: served with /health on METRICS_PORT, or pushed to a Pushgateway.
 
-Workers push that Prometheus cannot reach.
+A worker pushes them where Prometheus cannot reach it.
 """
 
 from __future__ import annotations

@@ -100,9 +100,7 @@ def is_readable(text: str) -> bool:
 
 def _cut_box(box: Rect, array: Array, scale: float) -> Array:
     """The pixels of a line's box with a margin; `scale` is pixels per point."""
-    margin = MARGIN * box.height
-    grown = box.grow(margin)
-    x0, y0, x1, y1 = (max(round(value * scale), 0) for value in grown)
+    x0, y0, x1, y1 = (max(round(value * scale), 0) for value in box.grow(MARGIN * box.height))
     return array[y0:y1, x0:x1]
 
 
@@ -111,10 +109,8 @@ def _cut_box(box: Rect, array: Array, scale: float) -> Array:
 MIN_CHARACTERS = 10  # of a font, to judge it: a few signs in a font of their own are no words
 MIN_WORD_LENGTH = 2.0  # letters, on average: fonts of formulas have single signs
 MAX_BROKEN_SHARE = 0.5  # of the page's characters: with more, the whole page is read by OCR
-SUSPICIOUS_FONT, MIN_JUDGED = (
-    0.76,
-    10,
-)  # plausibility below which a font is compared with the pixels, and words to say so
+SUSPICIOUS_FONT = 0.76  # plausibility below which a font is compared with the pixels
+MIN_JUDGED = 10  # words of a font, to call it implausible
 SAMPLES, SAMPLE_LENGTH = 4, 12.0  # pieces that are read to find whether a font is broken; length in heights: 0.1 s
 MAX_AGREEMENT = 0.7  # of these pieces with the pixels, for a broken font: right ones have 0.9 and more
 MAX_PIECES = 120  # that are read on one page; each takes 0.04 s and more

@@ -108,10 +108,9 @@ def _build_region(group: Any, rules: Sequence[Rect], shades: Sequence[Shade]) ->
 
 def _find_table_rules(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
     """The rules that cross the table's text and the rules around those, without frames of the page."""
-    margin = MAX_BORDER_DISTANCE
     width, height = box.width + MAX_RULE_OVERHANG, box.height + MAX_RULE_OVERHANG
     fitting = [rule for rule in rules if rule.width <= width and rule.height <= height]
-    outer = box.grow(margin)
+    outer = box.grow(MAX_BORDER_DISTANCE)
     crossing = [rule for rule in fitting if rule.intersects(outer)]
     bounds = enclose([box, *crossing])
     return [rule for rule in fitting if bounds.contains(rule.centre, grid_lines.SAME_LINE)]

@@ -158,10 +158,10 @@ def _trace(mask: Masks, size: tuple[int, int]) -> Points | None:
         return None
     contour = max(contours, key=cv2.contourArea)
     simple = cv2.approxPolyDP(contour, EPSILON * cv2.arcLength(contour, True), True)
-    return keep_outer_corners(simple.reshape(-1, 2).astype(float))
+    return _keep_outer_corners(simple.reshape(-1, 2).astype(float))
 
 
-def keep_outer_corners(points: Points) -> Points:
+def _keep_outer_corners(points: Points) -> Points:
     """Leave out corners that point inwards, and move corners that the mask cut off by 45 degrees outwards."""
     to_previous, to_next = np.roll(points, 1, axis=0) - points, np.roll(points, -1, axis=0) - points
     is_outer = to_previous[:, 1] * to_next[:, 0] - to_previous[:, 0] * to_next[:, 1] < 0

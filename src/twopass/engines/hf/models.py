@@ -108,7 +108,7 @@ class TransformersModel:
         limit = min(prompt.sampling.max_tokens or context, context - len(ids))
         if limit < 1:
             return Completion("", "error")
-        control = GenerationControl(len(ids), self.tokenizer, prompt, is_cancelled)
+        control = _GenerationControl(len(ids), self.tokenizer, prompt, is_cancelled)
         with torch.inference_mode():
             output = self.model.generate(
                 input_ids=torch.tensor([ids], device=self.model.device),
@@ -126,7 +126,7 @@ class TransformersModel:
         tiles = int(sum(tensors.pop("num_local_patches")))
         views = {name: value.to(self.model.device, self.model.dtype) for name, value in tensors.items()}
         image_tokens = GLOBAL_VIEW_TOKENS + TILE_TOKENS * tiles + 1
-        return build_input_ids(self.tokenizer, prompt.text, image_tokens), {**views, "num_local_patches": [tiles]}
+        return _build_input_ids(self.tokenizer, prompt.text, image_tokens), {**views, "num_local_patches": [tiles]}
 
 
 def build_config(folder: Path) -> Any:
@@ -141,7 +141,7 @@ def build_config(folder: Path) -> Any:
     return transformers.DeepseekOcr2Config(text_config=text, vision_config={"encoder_config": ENCODER_CONFIG})
 
 
-def build_input_ids(tokenizer: Any, text: str, image_tokens: int) -> list[int]:
+def _build_input_ids(tokenizer: Any, text: str, image_tokens: int) -> list[int]:
     """BOS, the text before the image, the image's placeholders and the text after it, without chat markers."""
     before, found, after = text.partition(IMAGE_TOKEN)
     if not found:
@@ -189,7 +189,7 @@ class RemoteCodeModel:
         original = self.model.generate
 
         def generate(input_ids: torch.Tensor, **options: Any) -> torch.Tensor:
-            control = GenerationControl(input_ids.shape[1], self.tokenizer, prompt, is_cancelled)
+            control = _GenerationControl(input_ids.shape[1], self.tokenizer, prompt, is_cancelled)
             limit = {"max_new_tokens": prompt.sampling.max_tokens} if prompt.sampling.max_tokens else {}
             output = original(input_ids, **{**options, "no_repeat_ngram_size": 0, **control.arguments, **limit})
             completions.append(control.build_completion(output[0].tolist()))
@@ -219,7 +219,7 @@ def to_image(pixels: Pixels) -> Image.Image:
     return Image.fromarray(pixels.array())
 
 
-class GenerationControl:
+class _GenerationControl:
     """Controls `generate` after every token: bans repeated n-grams and ends looping or cancelled answers."""
 
     def __init__(self, tokens_in: int, tokenizer: Any, prompt: Prompt, is_cancelled: Callable[[], bool]) -> None:

@@ -39,7 +39,7 @@ def build_body(prompt: Prompt, server: ServerOptions) -> bytes:
 
 
 def _build_standard_fields(prompt: Prompt, server: ServerOptions) -> dict[str, Any]:
-    image = {"type": "image_url", "image_url": {"url": encode_data_url(prompt.image)}}
+    image = {"type": "image_url", "image_url": {"url": _encode_data_url(prompt.image)}}
     fields: dict[str, Any] = {
         "model": server.model,
         "messages": [{"role": "user", "content": [image, {"type": "text", "text": prompt.text}]}],
@@ -84,7 +84,7 @@ def _build_vllm_fields(prompt: Prompt, server: ServerOptions) -> dict[str, Any]:
     return fields
 
 
-def encode_data_url(pixels: Pixels) -> str:
+def _encode_data_url(pixels: Pixels) -> str:
     """Encode as PNG, because JPEG artefacts around letters are misread."""
     from PIL import Image
 

@@ -9,13 +9,8 @@ from typing import Any
 
 from twopass.engines.interface import MAX_ANSWER
 
-FINISH_REASONS = {
-    "stop": "stop",
-    "length": "length",
-    "abort": "abort",
-}  # any other reason, such as content_filter, becomes error
-
-
+# Any other reason, such as content_filter, becomes error.
+FINISH_REASONS = {"stop": "stop", "length": "length", "abort": "abort"}
 USAGE = ("prompt_tokens", "completion_tokens")
 MAX_LINE_BYTES = 4 << 20  # of an event: some servers send the whole answer in one, which takes up to 250 kB
 MAX_STREAM_BYTES = 64 << 20  # of all events: vLLM sends 130,000 tokens in 50 MB

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -72,8 +73,10 @@ class Core:
         self._watchdog: asyncio.Task[None] | None = None
         self._lock = SharedExclusiveLock()
         self._requests = 0
-        self._silence = (settings.engine_silence_s, self.start_s, settings.stream_interval)
-        self.silence = SilenceMonitor(*self._silence)
+        self._monitor_silence = partial(
+            SilenceMonitor, settings.engine_silence_s, self.start_s, settings.stream_interval
+        )
+        self.silence = self._monitor_silence()
         self._exit_report = ExitReport()
         self._process = self._launch()
 
@@ -234,7 +237,7 @@ class Core:
             async with asyncio.timeout(self.start_s):
                 await asyncio.to_thread(self.client.shutdown)
                 await asyncio.to_thread(self._start_again)
-                self.silence = SilenceMonitor(*self._silence)
+                self.silence = self._monitor_silence()
                 await self._ask(self.client.get_supported_tasks())
         except TimeoutError:  # a lost GPU: the thread cannot be stopped, so the worker is replaced
             self.is_gone = True

@@ -62,7 +62,7 @@ class VllmEngine(GroupMember):
         self.precision = describe_precision(plan.arguments, self.images, settings.logprobs)
         self.buffers = PixelBufferPool(
             round(BUFFERS_PER_SEQUENCE * plan.arguments["max_num_seqs"]) + settings.page_worker_count,
-            1 << 62,
+            budget=1 << 62,  # their number is the limit
             fixed_size=self.images.max_nbytes,
         )
         self.buffer_pools = (self.buffers,)
@@ -244,7 +244,8 @@ def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool, draft: by
 class IncrementalDetokenizer:
     """Turns an answer's tokens into text as they arrive, many at a time, decoding each token once where possible.
 
-    `decode` must turn ids into text independently of the ids before them, as byte-level tokenizers do."""
+    `decode` must turn ids into text independently of the ids before them, as byte-level tokenizers do.
+    """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from twopass.engines import preflight
+from twopass.engines import preflight, weights
 from twopass.engines.gpus import GpuInfo, detect_gpus
 from twopass.engines.vllm import images
 from twopass.engines.vllm.arguments import build_arguments, choose_drafts, choose_preset
@@ -25,8 +25,7 @@ from twopass.settings import Settings
 
 ENVIRONMENT = {
     SWITCH: "1",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
+    **weights.OFFLINE_ENV,
     "VLLM_LOGGING_LEVEL": "WARNING",
     "OMP_NUM_THREADS": "1",  # vLLM advises against more threads than cores, and page workers need the cores
 }

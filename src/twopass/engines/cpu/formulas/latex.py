@@ -81,8 +81,8 @@ SUPERSCRIPT, SUBSCRIPT = 0.15, 0.08  # of the type size, above or below the base
 SAME_AXIS = 0.22  # of the type size
 QUAD = 1.0  # of the type size: a wider gap is a \quad
 SCRIPT_GAP = 0.7  # of the type size, between a base and its scripts
-SCRIPT_OVERLAP = 0.35  # of the type size, by which a script may overlap its slanted base,
-NEXT_OVERLAP = 0.1  # and the part after it
+SCRIPT_OVERLAP = 0.35  # of the type size, by which a script may overlap its slanted base
+NEXT_OVERLAP = 0.1  # of the type size, by which it may overlap the part after it
 DIGIT_GAP = 0.35  # of the type size: thousands are separated by less, two numbers by more
 
 

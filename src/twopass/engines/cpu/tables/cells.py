@@ -23,7 +23,6 @@ from twopass.engines.cpu.tables.rules import RuleLine
 _Slot = tuple[int, int]  # row and column
 _Slots = Mapping[_Slot, Sequence[StyledWord]]
 
-MAX_HEADER_SHARE = 0.5  # of the rows, for headers over several columns
 STRADDLE = 0.25  # of a word's height on both sides of a row line, for a text centred between two rows
 RULE_MARGIN = 0.6  # of a column's width under a rule, for a rule that runs over the column
 
@@ -53,7 +52,7 @@ def _has_neighbour(box: Rect, shades: Sequence[Shade]) -> bool:
 def _find_centred_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot, _Slot]]:
     """Yield neighbours that a header over several columns, or a text centred between two rows, makes one cell."""
     texts = _find_texts(lines, slots)
-    rows = min(MAX_HEADER_LINES, int(MAX_HEADER_SHARE * lines.ys.slots))
+    rows = min(MAX_HEADER_LINES, int(headers.MAX_HEADER_SHARE * lines.ys.slots))
     ruled = {(t.level, t.col): span for t in texts if t.level < rows and (span := _find_ruled_span(t, lines))}
     spans = headers.find_spans(texts, lines.xs.slots, rows, ruled)
     for text, (first, last) in spans.items():

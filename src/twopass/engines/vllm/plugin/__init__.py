@@ -22,10 +22,6 @@ NGRAM_V2 = "twopass.engines.vllm.plugin.ngram_v2:NoRepeatNGram"  # for the one t
 STOCK_NGRAM = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
 STOCK_NGRAM_ENVIRONMENT = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
 DRAFT_TEXTS = "twopass.engines.vllm.plugin.draft_texts:DraftTexts"
-MODE_KEY, MAX_CROPS_KEY = "mode", "max_crops"  # keys that a request may set in mm_processor_kwargs
-DEFAULT_MODE = "gundam"
-
-
 SWITCH = "TWOPASS_VLLM_PLUGIN"  # the variable that turns the plugin on in a vLLM that twopass did not start
 
 

@@ -43,7 +43,7 @@ _RUNNER_OF_CPUS, _RUNNER_OF_GPUS = "v1/sample/", "v1/worker/gpu/"
 # The models whose classes depend on a row.
 _OCR1, _OCR2, _UNLIMITED = ("deepseek_ocr",), ("deepseek_ocr2",), ("unlimited_ocr",)
 _GLM, _PADDLE = ("glm_ocr",), ("paddleocr_vl",)
-_LINE, _FIRST_LINE = _OCR1 + _OCR2 + _UNLIMITED, _OCR1 + _UNLIMITED
+_TILED, _OCR1_LIKE = _OCR1 + _OCR2 + _UNLIMITED, _OCR1 + _UNLIMITED
 
 
 class Replaced(NamedTuple):
@@ -71,11 +71,11 @@ class Replaced(NamedTuple):
 
 
 REPLACED = (
-    Replaced(MODELS, _PROCESSOR, "BaseMultiModalProcessor._call_hf_processor", ("2d3e6bfc0992",), _LINE),
-    Replaced(MODELS, _PROCESSOR, "BaseMultiModalProcessor._apply_hf_processor_main", ("4758de032782",), _LINE),
-    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_hf_mm_inputs", ("a07a9dcb3040",), _LINE),
-    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_mm_fields_config", ("6443c5ea7b7f",), _LINE),
-    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_prompt_updates", ("85cfc688bda4",), _LINE),
+    Replaced(MODELS, _PROCESSOR, "BaseMultiModalProcessor._call_hf_processor", ("2d3e6bfc0992",), _TILED),
+    Replaced(MODELS, _PROCESSOR, "BaseMultiModalProcessor._apply_hf_processor_main", ("4758de032782",), _TILED),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_hf_mm_inputs", ("a07a9dcb3040",), _TILED),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_mm_fields_config", ("6443c5ea7b7f",), _TILED),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_prompt_updates", ("85cfc688bda4",), _TILED),
     Replaced(
         MODELS, _OCR1_FILE, "DeepseekOCRProcessingInfo.get_image_size_with_most_features", ("c8dc8f5b404f",), _OCR1
     ),
@@ -89,18 +89,18 @@ REPLACED = (
         ("ab797b025033", "2856d80f9358"),
         _UNLIMITED,
     ),
-    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRDummyInputsBuilder.get_dummy_text", ("cf595970e15e",), _FIRST_LINE),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRDummyInputsBuilder.get_dummy_text", ("cf595970e15e",), _OCR1_LIKE),
     Replaced(MODELS, _OCR2_FILE, "DeepseekOCR2DummyInputsBuilder.get_dummy_text", ("cf595970e15e",), _OCR2),
-    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRForCausalLM.__init__", ("3e0c41fc43c3",), _FIRST_LINE),
-    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRForCausalLM.embed_multimodal", ("3291cbc39587",), _FIRST_LINE),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRForCausalLM.__init__", ("3e0c41fc43c3",), _OCR1_LIKE),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRForCausalLM.embed_multimodal", ("3291cbc39587",), _OCR1_LIKE),
     Replaced(MODELS, _OCR2_FILE, "DeepseekOCR2ForCausalLM.__init__", ("9877d8dc9b5d",), _OCR2),
     Replaced(MODELS, _OCR2_FILE, "DeepseekOCR2ForCausalLM.embed_multimodal", ("3291cbc39587",), _OCR2),
     Replaced(MODELS, _UNLIMITED_FILE, "UnlimitedOCRForCausalLM.__init__", ("4bdffad086da",), _UNLIMITED),
-    Replaced(MODELS, _ENCODER, "ImageEncoderViT.forward", ("7053d1ce525b",), _LINE),
-    Replaced(MODELS, _ENCODER, "ImageEncoderViT.get_abs_pos", ("2e5a5b12c443",), _LINE),
-    Replaced(MODELS, _ENCODER, "Block.forward", ("6de63173984b",), _LINE),
-    Replaced(MODELS, _ENCODER, "RelPosAttention.forward", ("e2de817f14e6",), _LINE),
-    Replaced(MODELS, _ENCODER, "get_rel_pos", ("b0008058e288",), _LINE),
+    Replaced(MODELS, _ENCODER, "ImageEncoderViT.forward", ("7053d1ce525b",), _TILED),
+    Replaced(MODELS, _ENCODER, "ImageEncoderViT.get_abs_pos", ("2e5a5b12c443",), _TILED),
+    Replaced(MODELS, _ENCODER, "Block.forward", ("6de63173984b",), _TILED),
+    Replaced(MODELS, _ENCODER, "RelPosAttention.forward", ("e2de817f14e6",), _TILED),
+    Replaced(MODELS, _ENCODER, "get_rel_pos", ("b0008058e288",), _TILED),
     Replaced(MODELS, _GLM_FILE, "GlmOcrForConditionalGeneration.__init__", ("6d18b37e35af",), _GLM),
     Replaced(MODELS, _GLM4V, "Glm4vForConditionalGeneration.embed_multimodal", ("b5a3ad56f84c",), _GLM),
     Replaced(MODELS, _GLM4V, "Glm4vForConditionalGeneration.get_mrope_input_positions", ("bf6568f8f75f",), _GLM),
@@ -186,13 +186,13 @@ def _find_installed_problem(row: Replaced) -> str | None:
 
 
 def _find_problem(folder: Path, row: Replaced) -> str | None:
-    source = find_source(folder / row.file, row.name)
+    source = _find_source(folder / row.file, row.name)
     if source is None:
         return f"{row} is missing"
     return None if hash_source(source) in row.hashes else f"{row} is not that of vLLM {CPU_VLLM} or {GPU_VLLM}"
 
 
-def find_source(path: Path, name: str) -> str | None:
+def _find_source(path: Path, name: str) -> str | None:
     """The source of a function, method or class; None if there is no such file or nothing of that name in it."""
     source = path.read_text() if path.exists() else ""
     owner, _, own_name = name.rpartition(".")

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-PATH_VARIABLE = "TWOPASS_LAST_WORDS"
+PATH_VARIABLE = "TWOPASS_EXIT_REPORT"
 OUT_OF_MEMORY, NO_GRAPHS = "memory", "graphs"
 
 
@@ -29,7 +29,7 @@ class ExitReport:
     _numbers = count()  # one process may have several engines
 
     def __init__(self) -> None:
-        self._path = Path(tempfile.gettempdir(), f"twopass-last-words-{os.getpid()}-{next(ExitReport._numbers)}")
+        self._path = Path(tempfile.gettempdir(), f"twopass-exit-report-{os.getpid()}-{next(ExitReport._numbers)}")
         self.clear()  # what the core of an earlier process with this id left
 
     @property
@@ -63,7 +63,7 @@ class OutOfMemoryHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and is_out_of_memory(error):
+        if error is not None and _is_out_of_memory(error):
             _write(OUT_OF_MEMORY)
 
 
@@ -84,7 +84,7 @@ def _write(marker: str) -> None:
             report.write(marker)
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """True for torch's error, or for its text in the error of a core whose workers are separate processes."""
     return type(error).__name__ == "OutOfMemoryError" or "out of memory" in str(error)
 

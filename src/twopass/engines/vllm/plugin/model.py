@@ -22,13 +22,14 @@ from vllm.multimodal.processing import PromptReplacement
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import tiling
-from twopass.engines.vllm.plugin import DEFAULT_MODE, MAX_CROPS_KEY, MODE_KEY
 from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, ViewTensors
 from twopass.engines.vllm.plugin.sam import Sam
-from twopass.engines.vllm.plugin.shared_images import BUFFER, BufferRef, SharedBuffers
+from twopass.engines.vllm.plugin.shared_images import BUFFER, SharedBuffers, ViewsRef
 from twopass.models import MIN_TILES, MODELS, TileGrid, VisionSpec
 
 IMAGE = "<image>"
+MODE_KEY, MAX_CROPS_KEY = "mode", "max_crops"  # keys that a request may set in mm_processor_kwargs
+DEFAULT_MODE = "gundam"
 
 
 class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
@@ -89,31 +90,31 @@ _DEEPSEEK_OCR, _DEEPSEEK_OCR_2, _UNLIMITED_OCR = (
 )
 
 
-class _ProcessorV1(_Processor):
+class _Ocr1Processor(_Processor):
     vision_spec = _DEEPSEEK_OCR
 
 
-class _ProcessorV2(_Processor):
+class _Ocr2Processor(_Processor):
     vision_spec = _DEEPSEEK_OCR_2
 
 
-class _ProcessorUnlimited(_Processor):
+class _UnlimitedProcessor(_Processor):
     vision_spec = replace(_UNLIMITED_OCR, most_crops=_UNLIMITED_OCR.official_crops)
 
 
-class _Info(deepseek_ocr.DeepseekOCRProcessingInfo):
+class _Ocr1Info(deepseek_ocr.DeepseekOCRProcessingInfo):
     """Measure memory with the image that takes the most tokens: a column of tiles, not vLLM's square."""
 
     def get_image_size_with_most_features(self) -> ImageSize:
         return _column_of_tiles(_DEEPSEEK_OCR)
 
 
-class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
+class _Ocr2Info(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
     def get_image_size_with_most_features(self) -> ImageSize:
         return _column_of_tiles(_DEEPSEEK_OCR_2)
 
 
-class _InfoUnlimited(unlimited_ocr.UnlimitedOCRProcessingInfo):
+class _UnlimitedInfo(unlimited_ocr.UnlimitedOCRProcessingInfo):
     def get_image_size_with_most_features(self) -> ImageSize:
         return _column_of_tiles(_UNLIMITED_OCR)
 
@@ -129,12 +130,12 @@ class _DummyInputs(deepseek_ocr.DeepseekOCRDummyInputsBuilder):
         return IMAGE * mm_counts.get("image", 0)
 
 
-class _DummyInputsV2(deepseek_ocr2.DeepseekOCR2DummyInputsBuilder):
+class _Ocr2DummyInputs(deepseek_ocr2.DeepseekOCR2DummyInputsBuilder):
     def get_dummy_text(self, mm_counts: Mapping[str, int]) -> str:
         return IMAGE * mm_counts.get("image", 0)
 
 
-@MULTIMODAL_REGISTRY.register_processor(_ProcessorV1, info=_Info, dummy_inputs=_DummyInputs)
+@MULTIMODAL_REGISTRY.register_processor(_Ocr1Processor, info=_Ocr1Info, dummy_inputs=_DummyInputs)
 class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
     """DeepSeek-OCR over 8-bit views of any mode; a batch may mix modes, and its views are encoded together."""
 
@@ -168,12 +169,12 @@ class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
         return torch.cat((rows, self.image_newline.expand(row_count, 1, channels)), dim=1).flatten(0, 1)
 
 
-@MULTIMODAL_REGISTRY.register_processor(_ProcessorUnlimited, info=_InfoUnlimited, dummy_inputs=_DummyInputs)
+@MULTIMODAL_REGISTRY.register_processor(_UnlimitedProcessor, info=_UnlimitedInfo, dummy_inputs=_DummyInputs)
 class UnlimitedOcr(DeepseekOcr, unlimited_ocr.UnlimitedOCRForCausalLM):
     """Unlimited-OCR: DeepSeek-OCR's encoder, up to 32 tiles, and another language model."""
 
 
-@MULTIMODAL_REGISTRY.register_processor(_ProcessorV2, info=_InfoV2, dummy_inputs=_DummyInputsV2)
+@MULTIMODAL_REGISTRY.register_processor(_Ocr2Processor, info=_Ocr2Info, dummy_inputs=_Ocr2DummyInputs)
 class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
     """DeepSeek-OCR-2 over 8-bit views, encoded together."""
 
@@ -207,7 +208,7 @@ def _build_encoder(encode: Encode, vllm_config: Any, graphs: bool) -> Encoder:
 def _collect_views(kwargs: Mapping[str, Any], shared_buffers: SharedBuffers, device: torch.device) -> list[ViewTensors]:
     """Our engine sends references to buffers, vLLM's own processor pixels; global views of mixed sizes are a list."""
     if BUFFER in kwargs:
-        return [shared_buffers.load(BufferRef(*ref.tolist()), device) for ref in kwargs[BUFFER]]
+        return [shared_buffers.load_views(ViewsRef(*ref.tolist()), device) for ref in kwargs[BUFFER]]
     grids = [TileGrid(*grid.tolist()) for grid in kwargs["images_spatial_crop"]]
     tiles = kwargs["images_crop"].split([grid.tile_count for grid in grids])
     return [ViewTensors(*image) for image in zip(kwargs["pixel_values"], tiles, grids, strict=True)]

@@ -106,7 +106,6 @@ class PaddleOcrVl(paddleocr_vl.PaddleOCRVLForConditionalGeneration):
         """The embeddings of each image; attention stays within an image."""
         counts = [frames * rows * columns for frames, rows, columns in grids]
         ends = torch.tensor([0, *accumulate(counts)], dtype=torch.int32).to(pixels.device, non_blocking=True)
-        features = self.visual(
-            pixel_values=pixels[None], image_grid_thw=grids, position_ids=ends, cu_seqlens=ends
-        )  # the class wants positions, but computes them from the grids
+        # The class wants positions, but computes them from the grids.
+        features = self.visual(pixel_values=pixels[None], image_grid_thw=grids, position_ids=ends, cu_seqlens=ends)
         return tuple(self.mlp_AR(features[0].split(counts), grids))

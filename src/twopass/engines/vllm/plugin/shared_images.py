@@ -32,7 +32,7 @@ BUFFER, GRID = "buffer", "image_grid_thw"  # the second is what vLLM calls it, w
 _ON_CPU = MultiModalBatchedField(keep_on_cpu=True)  # Python reads it; each read from a GPU would wait for the GPU
 
 
-class BufferRef(NamedTuple):
+class ViewsRef(NamedTuple):
     """A buffer by its owner's process id and descriptor; the sides of its views in pixels, and the grid of tiles."""
 
     owner: int
@@ -57,7 +57,7 @@ class PatchesRef(NamedTuple):
 
 def build_views(buffer: PixelBuffer, base_size: int, tile_size: int, grid: TileGrid) -> MultiModalKwargsItem:
     """The item of an image whose global view and tiles are in the buffer."""
-    return _build_item({BUFFER: BufferRef(os.getpid(), buffer.descriptor, base_size, tile_size, *grid)})
+    return _build_item({BUFFER: ViewsRef(os.getpid(), buffer.descriptor, base_size, tile_size, *grid)})
 
 
 def build_patches(buffer: PixelBuffer, rows: int, columns: int) -> MultiModalKwargsItem:
@@ -95,7 +95,7 @@ class SharedBuffers:
     def __init__(self) -> None:
         self._buffers: dict[tuple[int, int], torch.Tensor] = {}
 
-    def load(self, ref: BufferRef, device: torch.device) -> ViewTensors:
+    def load_views(self, ref: ViewsRef, device: torch.device) -> ViewTensors:
         """Copy one image's views to the device."""
         base_bytes, count = ref.base_size**2 * 3, ref.grid.tile_count
         size = base_bytes + count * ref.tile_size**2 * 3
@@ -112,7 +112,7 @@ class SharedBuffers:
         parts = [self._map(ref.owner, ref.descriptor)[: ref.patches * patch_bytes] for ref in refs]
         return torch.cat(parts).to(device).view(-1, patch_bytes)
 
-    def _map_for(self, ref: BufferRef, device: torch.device) -> torch.Tensor:
+    def _map_for(self, ref: ViewsRef, device: torch.device) -> torch.Tensor:
         """The buffer's memory, which the device may read directly."""
         is_new = (ref.owner, ref.descriptor) not in self._buffers
         buffer = self._map(ref.owner, ref.descriptor)
