@@ -133,7 +133,7 @@ def command(
 
     from twopass.cli import submission
     from twopass.fleet.endpoints.ray_cluster import RayOptions
-    from twopass.fleet.submission import IN_FLIGHT, Submission
+    from twopass.fleet.submission import Submission
     from twopass.telemetry import logs
 
     settings = options.load_settings()
@@ -148,7 +148,7 @@ def command(
         save=save,
         job=job or {},
         slice_pages=slice_pages,
-        in_flight=in_flight or (workers * settings.concurrency if ray else IN_FLIGHT),
+        in_flight=in_flight or (workers * settings.concurrency if ray else Submission.in_flight),
         tries=tries,
         poll_s=poll_s,
         price_per_hour=price_per_hour,

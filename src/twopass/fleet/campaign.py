@@ -28,7 +28,6 @@ from twopass.runtime import retry, task_group
 
 log = structlog.get_logger()
 
-MAX_RUNS = 20  # of a job, whatever it reads: 5,000 pages at half a page a second until each run's deadline
 MAX_DUPLICATES = 9  # of a job that name one another: there is one for each answer that was lost
 UNSENT = "unsent"  # status of a document of which a limit kept every job from being sent
 _BOOLEAN = TypeAdapter(bool)
@@ -99,7 +98,7 @@ class Plan:
     poll_s: float = 2.0
     price: float | None = None
     outlives_command: bool = False
-    max_runs: int = MAX_RUNS
+    max_runs: int = 20  # 5,000 pages at half a page a second until each run's deadline
     max_cost: float | None = None
 
     @property

@@ -14,13 +14,12 @@ import structlog
 
 from twopass import locations
 from twopass.errors import Code, InvalidJob, InvalidSetting, SourceError
-from twopass.fleet.campaign import MAX_RUNS, Campaign, CampaignListener, DocumentOutcome, Plan
+from twopass.fleet.campaign import Campaign, CampaignListener, DocumentOutcome, Plan
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, open_page_counter
 from twopass.fleet.endpoints.ray_cluster import RayCluster, RayOptions
 from twopass.fleet.endpoints.runpod import LocalApi, RunPod
 from twopass.fleet.ledger import Ledger, lock
 from twopass.job import EntryPoint, Inline, Job
-from twopass.runtime import retry
 from twopass.settings import Settings
 from twopass.storage.outputs import create_store
 from twopass.storage.sources import Sources, open_sources
@@ -28,7 +27,6 @@ from twopass.storage.sources import Sources, open_sources
 log = structlog.get_logger()
 
 STATE = "state.jsonl"
-IN_FLIGHT = 16  # jobs at once
 GRACE_S = 60.0  # from the job's own deadline to the moment at which RunPod ends the job
 _MAX_DOWNLOADS = 4  # concurrent, of artefacts
 _FILE_NAMES = {Inline.MARKDOWN: "document.md", Inline.DOCJSON: "document.json"}
@@ -51,12 +49,12 @@ class Submission:
     upload: str | None = None
     save: bool = False
     job: Mapping[str, Any] = field(default_factory=dict)
-    slice_pages: int = 100
-    in_flight: int = IN_FLIGHT
-    tries: int = retry.FLEET_JOB.attempts
-    poll_s: float = 2.0
+    slice_pages: int = Plan.slice_pages
+    in_flight: int = Plan.in_flight
+    tries: int = Plan.attempts
+    poll_s: float = Plan.poll_s
     price_per_hour: float | None = None
-    max_runs: int = MAX_RUNS
+    max_runs: int = Plan.max_runs
     max_cost: float | None = None
 
     @property
