@@ -4,8 +4,7 @@
 
 Milliseconds a page to prepare the input, in the model, and to decode what it found. Random weights find 300 candidates
 on a page of random pixels, which are ink everywhere: decoding a page of text takes a tenth. Without OpenCV it is left
-out.
-`--compiled` measures the compiled model after the eager one.
+out. `--compiled` measures the compiled model after the eager one.
 """
 
 from __future__ import annotations
@@ -35,11 +34,12 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/twopass-bench/detector"))
     options = parser.parse_args(arguments)
+    import torch
+
     from twopass.engines.detector import model
 
-    device, precision = (options.device, "bfloat16") if options.device == "cuda" else ("cpu", "float32")
-    if options.device is None:
-        device, precision = choose_device()
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    precision = "bfloat16" if device == "cuda" else "float32"
     weights = write_checkpoint(options.folder)
     for compiled in (False, True) if options.compiled else (False,):
         detector = model.load(weights, device, precision, compiled)
@@ -62,13 +62,6 @@ def run_model(options: DetectorOptions, pages: Sequence[Pixels]) -> list[str]:
     """Runs in the child."""
     process._load(options).run(pages)
     return ["{}"] * len(pages)
-
-
-def choose_device() -> tuple[str, str]:
-    """The device and the precision on it."""
-    import torch
-
-    return ("cuda", "bfloat16") if torch.cuda.is_available() else ("cpu", "float32")
 
 
 def write_checkpoint(folder: Path, tiny: bool = False) -> Path:

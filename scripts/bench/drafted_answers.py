@@ -118,7 +118,7 @@ def _read_layers(file: Path, pages: int) -> dict[int, str]:
 
 
 def _read_elements(file: Path, pages: int) -> dict[int, list[Element]]:
-    """Read a file with the cpu engine. Return the elements of each page in reading order."""
+    """Read a file with the cpu engine; returns the elements of each page in reading order."""
     document = twopass.read(file, pages=f"1-{pages}")
     in_order = sorted(document.elements, key=lambda element: element.order)
     return {page.number: [element for element in in_order if element.page == page.number] for page in document.pages}

@@ -64,11 +64,7 @@ def open_docling() -> Iterator[Read]:
     from docling.document_converter import DocumentConverter
 
     converter = DocumentConverter()
-    yield (
-        lambda path: (
-            converter.convert(path).document.export_to_markdown(page_break_placeholder=PAGE_BREAK).split(PAGE_BREAK)
-        )
-    )
+    yield partial(_read_with_docling, converter)
 
 
 @contextlib.contextmanager
@@ -78,11 +74,12 @@ def open_docling_native() -> Iterator[Read]:
     from docling.document_converter import DocumentConverter, NativePdfFormatOption
 
     converter = DocumentConverter(format_options={InputFormat.PDF: NativePdfFormatOption()})
-    yield (
-        lambda path: (
-            converter.convert(path).document.export_to_markdown(page_break_placeholder=PAGE_BREAK).split(PAGE_BREAK)
-        )
-    )
+    yield partial(_read_with_docling, converter)
+
+
+def _read_with_docling(converter: Any, path: str) -> list[str]:
+    markdown: str = converter.convert(path).document.export_to_markdown(page_break_placeholder=PAGE_BREAK)
+    return markdown.split(PAGE_BREAK)
 
 
 @contextlib.contextmanager

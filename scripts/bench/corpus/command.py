@@ -76,7 +76,7 @@ def compare(folder: Path | None, readers: Sequence[Reader], pages: int, misses: 
 
 
 def find_files(folder: Path, some: Sequence[Check]) -> list[str]:
-    """The names of the checks' files that are in the folder, and print those that are not."""
+    """List the checks' files that are in the folder, and print those that are not."""
     names = sorted({check.file for check in some})
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:

@@ -128,8 +128,8 @@ def measure_order(markdown: str, truth: str) -> float:
 def measure_cells(markdown: str, truth: Sequence[Rows]) -> float:
     """The share of the cells that stand in the right row and column of some table with exactly their text.
 
-    Case, markup and typographic variants do not count. A cell without text is right
-    where the table has nothing: below or beside one that spans.
+    Case, markup and typographic variants do not count. A cell without text is right where the table has nothing:
+    below or beside one that spans.
     """
     tables = [{(cell.row, cell.col): _fold(cell.text) for cell in table.cells} for table in parse_tables(markdown)]
     right = sum(max((_count_equal(rows, table) for table in tables), default=0) for rows in truth)
