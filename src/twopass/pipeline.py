@@ -270,12 +270,12 @@ async def _finish_document(
     if job.slice:
         problems = (*selection_problems, *(problem for page in pages for problem in page.problems))
         uri = doc.file.info.uri
-        return report.read_document(folder.document_id, uri, problems, pages, job, watch, settings)
+        return report.document_outcome(folder.document_id, uri, problems, pages, job, watch, settings)
     pages = [await _replace_lost(page, folder) for page in pages]
     with watch.stage("assemble"):
         document = await asyncio.to_thread(assemble_pages, doc, pages, selection_problems)
     uri = document.source.uri
-    outcome = report.read_document(document.id, uri, document.problems, pages, job, watch, settings)
+    outcome = report.document_outcome(document.id, uri, document.problems, pages, job, watch, settings)
     is_complete = not any(page.page.state is State.UNREAD for page in pages)
     try:
         # An incomplete one might overwrite the document of a worker with more time.

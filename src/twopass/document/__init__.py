@@ -41,6 +41,7 @@ from twopass.document.page import (
     SourceVersion,
     State,
     Status,
+    count_states,
     derive_canary,
 )
 
@@ -88,6 +89,7 @@ __all__ = [
     "Status",
     "Table",
     "Word",
+    "count_states",
     "derive_canary",
     "derive_status",
     "enclose",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
@@ -149,6 +150,11 @@ class Checkpoint(Value):
 
     def with_problems(self, problems: Iterable[Problem]) -> Checkpoint:
         return self.model_copy(update={"problems": (*self.problems, *problems)})
+
+
+def count_states(pages: Iterable[Checkpoint]) -> dict[str, int]:
+    """How many pages ended in each state, by its name."""
+    return dict(sorted(Counter(str(page.page.state) for page in pages).items()))
 
 
 def derive_canary(pages: Sequence[Checkpoint]) -> Canary | None:

@@ -6,13 +6,24 @@ Formats need the source only for page images. Recorded answers need it for the t
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twopass.document import Checkpoint, Document, Element, Flag, Problem, RawCompletion, Run, State, derive_canary
+from twopass.document import (
+    Checkpoint,
+    Document,
+    Element,
+    Flag,
+    Problem,
+    RawCompletion,
+    Run,
+    State,
+    count_states,
+    derive_canary,
+)
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
@@ -186,8 +197,7 @@ async def reread_document(
             changed.append(old.page.number)
         await output.replace_checkpoint(new)
         pages.append(new)
-    states = dict(sorted(Counter(str(page.page.state) for page in pages).items()))
-    result = stored.manifest.result.model_copy(update={"pages": states, "artefacts": {}})
+    result = stored.manifest.result.model_copy(update={"pages": count_states(pages), "artefacts": {}})
     reread = StoredDocument(output, replace(stored.manifest, result=result), tuple(pages))
     names = {*wanted, *stored.manifest.formats}
     formats = tuple(name for name in Format if name in names and name is not Format.REVIEW)

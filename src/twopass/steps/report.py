@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from twopass.document import Checkpoint, Problem, Severity, State, Status, derive_canary
+from twopass.document import Checkpoint, Problem, Severity, State, Status, count_states, derive_canary
 from twopass.engines.interface import Incident
 from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.formats.registry import WRITERS
@@ -89,7 +88,7 @@ def existing_document(manifest: Manifest, uri: str, job: Job, watch: Stopwatch) 
     return Outcome(manifest.result.model_copy(update=update), manifest.problems)
 
 
-def read_document(
+def document_outcome(
     document_id: str,
     uri: str,
     problems: Sequence[Problem],
@@ -102,7 +101,7 @@ def read_document(
 
     Artefacts are added later.
     """
-    problems, states = _merge_unread(problems, pages), _count_states(pages)
+    problems, states = _merge_unread(problems, pages), count_states(pages)
     result = DocumentResult(
         id=document_id,
         source=uri,
@@ -119,10 +118,6 @@ def read_document(
 
 def _assign_document(document_id: str | None, problems: Sequence[Problem]) -> tuple[Problem, ...]:
     return tuple(problem.model_copy(update={"document": document_id}) for problem in problems)
-
-
-def _count_states(pages: Sequence[Checkpoint]) -> dict[str, int]:
-    return dict(sorted(Counter(str(page.page.state) for page in pages).items()))
 
 
 def _pages_in_state(state: State, pages: Sequence[Checkpoint]) -> str | None:

@@ -55,6 +55,7 @@ _TOO_LARGE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{8,});?")  # Python conv
 _NO_PROSE = re.compile(rf"{maths.FORMULA.pattern}|https?://\S+|<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->")
 LONGEST_WORD = 40  # characters that are searched for an abbreviation: more are a repetition
 _LAST_WORD = re.compile(r"[^\W_](?:[\w.]*\w)?$")
+_SENTENCE_CLOSED = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 _FINISHED = re.compile(r"[.!?…:。！？：][\"'”’»)\]」』）]*(?:\[\^?\d+\]|[¹²³⁰⁴-⁹])*$")
 _HYPHEN_END = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
 _CJ_EDGE = re.compile(f"[{HAN}{KANA}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]")
@@ -181,6 +182,11 @@ def is_unfinished(text: str) -> bool:
     text = text.rstrip()
     last_word = "".join(text.rsplit(None, 1)[-1:]).rpartition("(")[2].lower()
     return _ends_in_broken_word(text) or text[-1:] in (",", "，", "、") or last_word in _ALL_FUNCTION_WORDS
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether the text ends like a sentence: with a full stop, or another mark that is no ellipsis or colon."""
+    return bool(_SENTENCE_CLOSED.search(text))
 
 
 def _ends_in_broken_word(text: str) -> bool:

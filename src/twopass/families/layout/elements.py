@@ -35,7 +35,6 @@ _SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
 _UNNAMED_BULLET = re.compile(r"^\ufffd(?=\s+\S)")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
 _ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{prose.HAN}{prose.HANGUL}])")
-_ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 
 
 def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
@@ -69,7 +68,7 @@ def _split_list_items(region: LayoutRegion) -> list[LayoutRegion]:
         items[-1].append(line)
     if len(items) == 1:
         return [region]
-    return [region.model_copy(update={"lines": tuple(lines), "box": _bounding_box(lines)}) for lines in items]
+    return [region.with_lines(lines) for lines in items]
 
 
 def _begins_item(line: LayoutLine, items: Sequence[Sequence[LayoutLine]]) -> bool:
@@ -96,11 +95,6 @@ def _is_next_number(first: str, second: str) -> bool:
     if first.isdecimal() and second.isdecimal():
         return int(second) == int(first) + 1
     return len(first) == len(second) == 1 and ord(second) == ord(first) + 1
-
-
-def _bounding_box(lines: Sequence[LayoutLine]) -> tuple[float, float, float, float]:
-    left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
-    return min(left), min(top), max(right), max(bottom)
 
 
 def _build_element(region: LayoutRegion, layout: PageLayout, page: int, role: Role | None) -> Element | None:
@@ -140,7 +134,7 @@ def _classify(region: LayoutRegion, layout: PageLayout, role: Role | None) -> Ki
         kind = Kind.TEXT
     if role in (Role.INNER, Role.SET_LIKE_TEXT):
         kind = Kind.TEXT
-    if kind in HEADINGS and _is_prose(prose.to_one_line(_join_lines(region))):
+    if kind in HEADINGS and _is_prose(prose.to_one_line(region.text)):
         kind = Kind.TEXT
     if role is Role.PAGE_NUMBER:
         return Kind.PAGE_HEADER if region.box[1] + region.box[3] < layout.height else Kind.PAGE_FOOTER
@@ -150,11 +144,7 @@ def _classify(region: LayoutRegion, layout: PageLayout, role: Role | None) -> Ki
 
 
 def _is_prose(text: str) -> bool:
-    return len(prose.split_words(text)) > MAX_HEADING_WORDS and bool(_ENDS_SENTENCE.search(text))
-
-
-def _join_lines(region: LayoutRegion) -> str:
-    return "\n".join(line.text for line in region.lines)
+    return len(prose.split_words(text)) > MAX_HEADING_WORDS and prose.ends_sentence(text)
 
 
 def _build_text(region: LayoutRegion, kind: Kind) -> str:
@@ -165,8 +155,8 @@ def _build_text(region: LayoutRegion, kind: Kind) -> str:
     if kind is Kind.CODE:
         return code_listing.write(region.lines)
     if kind in (Kind.PICTURE, Kind.FORMULA):
-        return _join_lines(region).strip()
-    return prose.to_one_line(_join_lines(region))
+        return region.text.strip()
+    return prose.to_one_line(region.text)
 
 
 def _table_rows(table: RegionTable) -> Iterator[list[Cell]]:
@@ -207,13 +197,9 @@ def _list_item_markdown(text: str, lines: Sequence[LayoutLine], common_style: st
     return marker + (rest if styled is None else styled)
 
 
-def _size(region: LayoutRegion) -> float:
-    return max((line.size for line in region.lines), default=0.0)
-
-
 def _level(region: LayoutRegion, body: float) -> int:
     """Guess the level from the type size; the document's numbering and outline may correct it."""
-    ratio = _size(region) / body
+    ratio = region.size / body
     return next((level for least, level in LEVELS if ratio >= least), len(LEVELS) + 1)
 
 
@@ -223,8 +209,8 @@ def _find_title(built: Sequence[tuple[LayoutRegion, Element]], body: float) -> L
     if not candidates or any(element.kind is Kind.TITLE for _, element in candidates):
         return None
     (first, element), others = candidates[0], candidates[1:]
-    next_largest = max((_size(region) for region, _ in others), default=body)
-    return first if element.numbering is None and _size(first) >= TITLE_SIZE_RATIO * next_largest > 0 else None
+    next_largest = max((region.size for region, _ in others), default=body)
+    return first if element.numbering is None and first.size >= TITLE_SIZE_RATIO * next_largest > 0 else None
 
 
 def _as_title(element: Element) -> Element:

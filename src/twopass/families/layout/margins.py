@@ -38,7 +38,6 @@ _IMPRINT = re.compile(
     r"|proceedings|conference|journal|downloaded|licen[sc]ed",
     re.IGNORECASE,
 )
-_ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 _NOTE_INSIDE = re.compile(r"[.;)]\s+\d{1,2}\s+[^\W\d_]|[^\W\d_]\s=\s")  # `; 1 See …`, or what letters stand for
 
 
@@ -129,7 +128,7 @@ class _Page:
         A number directly below or above text, such as the last one of a column of prices, is not alone.
         """
         is_text = region.label in ("text", "orphan", *LABELS) and bool(region.lines)
-        if not is_text or not _PAGE_NUMBER.fullmatch(_join(region)):
+        if not is_text or not _PAGE_NUMBER.fullmatch(region.text):
             return False
         start, end = self.extent(region)
         if end < PAGE_NUMBER_BAND or start > 1 - PAGE_NUMBER_BAND:
@@ -142,14 +141,14 @@ class _Page:
             return False
         if not self._is_small(region) or not self._is_outermost(region):
             return False
-        return _reads_like_furniture(_join(region)) and not (self._is_at_end(region) and self._may_be_note(region))
+        return _reads_like_furniture(region.text) and not (self._is_at_end(region) and self._may_be_note(region))
 
     def is_set_like_text(self, region: LayoutRegion) -> bool:
         """Whether a footnote is neither in smaller type nor apart from the text above it."""
         if region.label != "footnote" or not region.lines or self.body_size is None:
             return False
         above = [other.box[3] for other in self.body if other.label != "footnote" and _is_above(other, region)]
-        size = _size(region)
+        size = region.size
         is_apart = not above or region.box[1] - max(above) >= MIN_GAP * size
         return size >= self.body_size and not is_apart
 
@@ -161,14 +160,14 @@ class _Page:
         return sum(self.extent(region)) > 1
 
     def _is_small(self, region: LayoutRegion) -> bool:
-        size, length = _size(region), self.layout.width if self.is_turned else self.layout.height
+        size, length = region.size, self.layout.width if self.is_turned else self.layout.height
         return size <= MAX_SIZE * length and (self.body_size is None or size <= MAX_SIZE_RATIO * self.body_size)
 
     def _is_outermost(self, region: LayoutRegion) -> bool:
         """Whether no body text is as far out, and the nearest is apart."""
         start, end = self.extent(region)
         length = self.layout.width if self.is_turned else self.layout.height
-        gap = MIN_GAP * _size(region) / length
+        gap = MIN_GAP * region.size / length
         others = [self.extent(other) for other in self.body if other is not region]
         if self._is_at_end(region):
             return all(other_end + gap <= start for _, other_end in others)
@@ -177,7 +176,7 @@ class _Page:
     def _touches_body(self, region: LayoutRegion) -> bool:
         """Whether text of the body in the same column is nearer than the next line of a paragraph would be."""
         x0, y0, x1, y1 = region.box
-        gap = MIN_GAP * _size(region)
+        gap = MIN_GAP * region.size
         boxes = [other.box for other in self.body if other is not region]
         return any(a < x1 and x0 < c and b - gap < y1 and y0 < d + gap for a, b, c, d in boxes)
 
@@ -185,7 +184,7 @@ class _Page:
         """Whether a region is a page number at the edge, or text along the paper's edge."""
         start, end = self.extent(region)
         is_edge = end < PAGE_NUMBER_BAND or start > 1 - PAGE_NUMBER_BAND
-        is_number = bool(region.lines) and is_edge and bool(_PAGE_NUMBER.fullmatch(_join(region)))
+        is_number = bool(region.lines) and is_edge and bool(_PAGE_NUMBER.fullmatch(region.text))
         return is_number or (not self.is_turned and self.is_stamp(region))
 
     def _may_be_note(self, region: LayoutRegion) -> bool:
@@ -197,15 +196,15 @@ class _Page:
 
     def _is_likely_note(self, region: LayoutRegion) -> bool:
         """Whether a text explains something, or begins with a mark that the page refers to and not with its number."""
-        text = prose.to_one_line(_join(region))
+        text = prose.to_one_line(region.text)
         if _NOTE_INSIDE.search(text):
             return True
         note = footnotes.parse_note(text)
         if note is None or not footnotes.is_note(text) or _PAGE_NUMBER.fullmatch(text):
             return False
-        if not note[0].isdecimal() or not note[1][:1].isalpha() or _ENDS_SENTENCE.search(note[1]):
+        if not note[0].isdecimal() or not note[1][:1].isalpha() or prose.ends_sentence(note[1]):
             return True
-        texts = [prose.to_one_line(_join(other)) for other in self.regions if other is not region]
+        texts = [prose.to_one_line(other.text) for other in self.regions if other is not region]
         return any(
             footnotes.may_refer(one, note[0], [text, *texts[:n], *texts[n + 1 :]]) for n, one in enumerate(texts)
         )
@@ -218,15 +217,10 @@ def _split_page_numbers(region: LayoutRegion, layout: PageLayout) -> list[Layout
         return [region]
     first, last = lines[0], lines[-1]
     if first.box[3] <= BAND * layout.height and _is_number_beside(first, lines[1]) and _is_apart(first, lines[1]):
-        return [_with_lines(region, lines[:1]), *_split_page_numbers(_with_lines(region, lines[1:]), layout)]
+        return [region.with_lines(lines[:1]), *_split_page_numbers(region.with_lines(lines[1:]), layout)]
     if last.box[1] >= (1 - BAND) * layout.height and _is_number_beside(last, lines[-2]) and _is_apart(lines[-2], last):
-        return [_with_lines(region, lines[:-1]), _with_lines(region, lines[-1:])]
+        return [region.with_lines(lines[:-1]), region.with_lines(lines[-1:])]
     return [region]
-
-
-def _with_lines(region: LayoutRegion, lines: tuple[LayoutLine, ...]) -> LayoutRegion:
-    left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
-    return region.model_copy(update={"lines": lines, "box": (min(left), min(top), max(right), max(bottom))})
 
 
 def _is_number_beside(line: LayoutLine, other: LayoutLine) -> bool:
@@ -253,14 +247,6 @@ def _holds_text(region: LayoutRegion) -> bool:
     return region.label != "picture" and bool(region.lines or region.table)
 
 
-def _join(region: LayoutRegion) -> str:
-    return "\n".join(line.text for line in region.lines)
-
-
-def _size(region: LayoutRegion) -> float:
-    return max((line.size for line in region.lines), default=0.0)
-
-
 def _reads_like_furniture(text: str) -> bool:
     """Whether a text is a phrase, such as a title or an imprint, and not a part of a paragraph."""
     line = prose.to_one_line(text)
@@ -270,5 +256,5 @@ def _reads_like_furniture(text: str) -> bool:
         return len(line) <= MAX_IMPRINT_LENGTH
     if not any(map(str.isalpha, line)):
         return False  # numbers, such as those of a scale
-    is_sentence = bool(_ENDS_SENTENCE.search(line)) and len(prose.split_words(line)) > MAX_PHRASE_WORDS
+    is_sentence = prose.ends_sentence(line) and len(prose.split_words(line)) > MAX_PHRASE_WORDS
     return len(line) <= MAX_LENGTH and not is_sentence

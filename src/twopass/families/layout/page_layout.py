@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 
 from pydantic import Field
 
@@ -66,6 +67,21 @@ class LayoutRegion(Value, extra="ignore"):
     latex: str | None = None
     from_pixels: float | None = None
     in_image: bool = False
+
+    @property
+    def text(self) -> str:
+        """The texts of its lines, one on each line."""
+        return "\n".join(line.text for line in self.lines)
+
+    @property
+    def size(self) -> float:
+        """The largest type size of its lines, in points; 0 without lines."""
+        return max((line.size for line in self.lines), default=0.0)
+
+    def with_lines(self, lines: Sequence[LayoutLine]) -> LayoutRegion:
+        """The part of the region that has only these lines, with the box around them."""
+        left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
+        return self.model_copy(update={"lines": tuple(lines), "box": (min(left), min(top), max(right), max(bottom))})
 
     @property
     def shows_image_text(self) -> bool:
