@@ -26,11 +26,11 @@ from twopass.result import RESULT_DOCUMENTS
 from twopass.settings import Settings
 from twopass.values import Value, refuse_boolean
 
-READING_VERSION = 6  # raised by hand when prompts or preprocessing change, so that old checkpoints are not reused
-MAX_PAGES_LENGTH = 100_000  # characters of a page list; 5,000 single pages fit
-MAX_VALUES = 5000  # of a job, in all its fields: 1,000 sources and a hundred options fit
-MAX_SHOWN = 100  # characters of the name of a wrong field in a message
-MAX_LOCATION_LENGTH = 2048  # characters of a URI or path: S3 keys have 1,024 bytes, presigned queries the rest
+_READING_VERSION = 6  # raised by hand when prompts or preprocessing change, so that old checkpoints are not reused
+_MAX_PAGES_LENGTH = 100_000  # characters of a page list; 5,000 single pages fit
+_MAX_VALUES = 5000  # of a job, in all its fields: 1,000 sources and a hundred options fit
+_MAX_SHOWN = 100  # characters of the name of a wrong field in a message
+_MAX_LOCATION_LENGTH = 2048  # characters of a URI or path: S3 keys have 1,024 bytes, presigned queries the rest
 
 
 class EntryPoint(StrEnum):
@@ -98,11 +98,11 @@ class Format(StrEnum):
 
 
 # The formats that each options field affects; without one of them the options would have no effect.
-OPTION_FORMATS = {
+_OPTION_FORMATS = {
     "markdown": frozenset({Format.MARKDOWN, Format.HTML, Format.ZIP}),
     "chunks": frozenset({Format.CHUNKS}),
 }
-ZIP_CONTENTS = frozenset({Format.DOCJSON, Format.MARKDOWN})  # document.zip always holds these
+_ZIP_CONTENTS = frozenset({Format.DOCJSON, Format.MARKDOWN})  # document.zip always holds these
 
 
 class Inline(StrEnum):
@@ -183,7 +183,7 @@ class Job(Value, populate_by_name=True):
     sources: tuple[Text, ...] = Field(min_length=1, max_length=1000)
     output: str | None = Field(
         default=None,
-        max_length=MAX_LOCATION_LENGTH,
+        max_length=_MAX_LOCATION_LENGTH,
         description="s3://bucket/prefix/, a volume path, or a local folder",
     )
     inline: tuple[Inline, ...] | None = Field(
@@ -191,11 +191,11 @@ class Job(Value, populate_by_name=True):
     )
     s3: S3 | None = None
     pages: str | None = Field(
-        default=None, max_length=MAX_PAGES_LENGTH, description='"1-5,8,11-"; part of the document id'
+        default=None, max_length=_MAX_PAGES_LENGTH, description='"1-5,8,11-"; part of the document id'
     )
     slice: str | None = Field(
         default=None,
-        max_length=MAX_PAGES_LENGTH,
+        max_length=_MAX_PAGES_LENGTH,
         description='"1-50": read only these pages; not part of the document id',
     )
     mode: Mode = Mode.AUTO
@@ -289,8 +289,8 @@ class Job(Value, populate_by_name=True):
         except ValidationError as error:
             raise InvalidJob(Code.INVALID_JOB, _describe(error)) from None
         for number, source in enumerate(() if upload else parsed.sources):
-            if len(source) > MAX_LOCATION_LENGTH and not locations.DATA.begins(source):
-                raise InvalidJob(Code.INVALID_JOB, f"sources[{number}]: longer than {MAX_LOCATION_LENGTH} characters")
+            if len(source) > _MAX_LOCATION_LENGTH and not locations.DATA.begins(source):
+                raise InvalidJob(Code.INVALID_JOB, f"sources[{number}]: longer than {_MAX_LOCATION_LENGTH} characters")
             _check_location(f"sources[{number}]", source, settings, entry_point, locations.SOURCES)
         return parsed._resolve_output(settings)._check_options_are_used()
 
@@ -317,7 +317,7 @@ class Job(Value, populate_by_name=True):
         return self.model_copy(update={"output": output, "inline": inline})
 
     def _check_options_are_used(self) -> Job:
-        for field, formats in OPTION_FORMATS.items():
+        for field, formats in _OPTION_FORMATS.items():
             if getattr(self, field) is not None and not formats & set(self.formats_needed):
                 names = " or ".join(name for name in Format if name in formats)
                 raise InvalidJob(Code.INVALID_JOB, f"{field}: has no effect unless formats includes {names}")
@@ -335,19 +335,19 @@ class Job(Value, populate_by_name=True):
     def formats_needed(self) -> tuple[Format, ...]:
         """The requested formats, those returned inline, and those that other formats are built from."""
         wanted = {*self.formats, *(Format(name) for name in self.inline or ())}
-        wanted |= ZIP_CONTENTS if Format.ZIP in wanted else set()
+        wanted |= _ZIP_CONTENTS if Format.ZIP in wanted else set()
         return tuple(name for name in Format if name in wanted)
 
     def resolve_format_options(self, previous: FormatOptions | None) -> FormatOptions:
         """The options of artefacts: the job's, where it sets none those of the existing document, else the defaults."""
-        requested = {name: getattr(self, name) for name in OPTION_FORMATS if getattr(self, name) is not None}
+        requested = {name: getattr(self, name) for name in _OPTION_FORMATS if getattr(self, name) is not None}
         return (previous or FormatOptions()).model_copy(update=requested)
 
     @property
     def reading_options(self) -> dict[str, Any]:
         """The job's part of the document id: every option that affects what is read."""
         return {
-            "version": READING_VERSION,
+            "version": _READING_VERSION,
             "mode": self.mode,
             "dpi": self.dpi,
             "max_crops": self.max_crops,
@@ -417,8 +417,8 @@ def _check_size(*parts: Any) -> None:
         value = waiting.pop()
         if isinstance(value, (Mapping, list, tuple)):
             count += len(value)
-            if count > MAX_VALUES:
-                raise InvalidJob(Code.INVALID_JOB, f"input: more than {MAX_VALUES:,} values; send several jobs")
+            if count > _MAX_VALUES:
+                raise InvalidJob(Code.INVALID_JOB, f"input: more than {_MAX_VALUES:,} values; send several jobs")
             waiting += value.values() if isinstance(value, Mapping) else value
 
 
@@ -436,7 +436,7 @@ def _describe(error: ValidationError) -> str:
     if path == ["sources"] and first["type"] == "missing":
         message = "missing; name a document with source, or several with sources"
     field = ".".join(path)
-    field = field if len(field) <= MAX_SHOWN else f"{field[:MAX_SHOWN]}…"
+    field = field if len(field) <= _MAX_SHOWN else f"{field[:_MAX_SHOWN]}…"
     text = f"{field}: {message}" if field else message
     return f"{text} (and {len(more)} more)" if more else text
 

@@ -18,9 +18,9 @@ from typing import Literal, NamedTuple
 
 from twopass.errors import Code, InvalidSetting
 
-TOKEN_SIDE = 64  # pixels: a square of this side becomes one token of a view (patches of 16, four to a side)
+_TOKEN_SIDE = 64  # pixels: a square of this side becomes one token of a view (patches of 16, four to a side)
 MIN_TILES = 2
-PROMPT = "{prompt}"
+_PROMPT = "{prompt}"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 
 
@@ -113,7 +113,7 @@ class VisionSpec:
     def count_tokens(self, mode: str, grid: TileGrid) -> int:
         """Count the image tokens in the prompt: those of the tiles, of the global view, and one separator."""
         columns, rows = (grid.columns, grid.rows) if grid.tile_count else (0, 0)
-        base_tokens, tile_tokens = self.modes[mode].base_size // TOKEN_SIDE, self.tile_size // TOKEN_SIDE
+        base_tokens, tile_tokens = self.modes[mode].base_size // _TOKEN_SIDE, self.tile_size // _TOKEN_SIDE
         return (
             self._count_grid_tokens(base_tokens, base_tokens)
             + self._count_grid_tokens(tile_tokens * columns, tile_tokens * rows)
@@ -220,7 +220,7 @@ class CropInput:
     merge: int = 2
 
     def format_prompt(self, text: str) -> str:
-        return self.chat.replace(PROMPT, text)
+        return self.chat.replace(_PROMPT, text)
 
 
 # ---- what fits a GPU -----------------------------------------------------------------------------
@@ -273,7 +273,7 @@ GPU_NAMES: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24"
 PRESET_NAMES = (*PAGE_PRESETS, *GPU_NAMES)
 
 
-def choose_preset_name(name: str, memory_gb: float) -> str:
+def _choose_preset_name(name: str, memory_gb: float) -> str:
     """The size that a value of PRESET means; `auto` selects the largest for this much GPU memory, 0 for none."""
     if name != "auto":
         return GPU_NAMES.get(name, name)
@@ -356,7 +356,7 @@ class Model:
 
     def find_preset(self, name: str, memory_gb: float) -> Preset:
         """The preset that a value of PRESET means; `auto` depends on the GPU's memory, 0 for none."""
-        return self.presets[choose_preset_name(name, memory_gb)]
+        return self.presets[_choose_preset_name(name, memory_gb)]
 
 
 _MODES_V2 = {"base": ModeSpec(1024), "gundam": ModeSpec(1024, True)}

@@ -15,8 +15,8 @@ from twopass.values import Value
 INLINE_BYTES = 1_000_000  # inline artefacts in one answer; RunPod loses results that are much larger
 RESULT_BYTES = 64_000  # the answer without its inline artefacts
 RESULT_DOCUMENTS = 20  # in one answer; result.json has all of them
-RESULT_PROBLEMS = 50
-PAGE_LIST_LENGTH = 100  # characters of the page numbers in a merged problem
+_RESULT_PROBLEMS = 50
+_PAGE_LIST_LENGTH = 100  # characters of the page numbers in a merged problem
 
 
 class Artefact(Value):
@@ -70,7 +70,7 @@ class Result(Value):
     def as_answer(self) -> dict[str, Any]:
         """JSON of at most RESULT_BYTES plus the inline artefacts; a failed job has `error`."""
         merged = self.model_copy(update={"problems": self.merged_problems})
-        shrunk = merged._truncate(RESULT_DOCUMENTS, RESULT_PROBLEMS)
+        shrunk = merged._truncate(RESULT_DOCUMENTS, _RESULT_PROBLEMS)
         keep = len(shrunk.documents), len(shrunk.problems)
         while shrunk._size_bytes() > RESULT_BYTES and max(keep) > 1:
             keep = max(1, keep[0] // 2), max(1, keep[1] // 2)
@@ -126,8 +126,8 @@ def _merge(equal: Sequence[Problem]) -> Problem:
         return first
     pages = sorted({problem.page for problem in equal if problem.page is not None})
     ranges = format_page_ranges(pages)
-    if ranges and len(ranges) > PAGE_LIST_LENGTH:
-        ranges = f"{ranges[:PAGE_LIST_LENGTH].rpartition(',')[0]},… ({len(pages)} pages)"
+    if ranges and len(ranges) > _PAGE_LIST_LENGTH:
+        ranges = f"{ranges[:_PAGE_LIST_LENGTH].rpartition(',')[0]},… ({len(pages)} pages)"
     prefix = f"page{'s' if len(pages) > 1 else ''} {ranges}: " if ranges else ""
     repeated = f" ({len(equal)} times)" if len(equal) > max(len(pages), 1) else ""
     page = pages[0] if len(pages) == 1 else None

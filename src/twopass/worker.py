@@ -48,7 +48,7 @@ SLOTS_PER_SEQUENCE = 1.25  # page slots per sequence of the engine: some pages r
 _MIN_SLOTS = 2
 _HEALTH_TIMEOUT_S = 5.0
 _CLOSE_TIMEOUT_S = 60.0  # for an engine whose GPU hangs; vLLM's own shutdown is limited by SHUTDOWN_TIMEOUT_S
-PAGE_BYTES = 6 << 20  # an A4 page at 144 dpi
+_PAGE_BYTES = 6 << 20  # an A4 page at 144 dpi
 _MIN_BUFFER_BYTES = 2 << 30  # with few slots: room for a few very large pages
 _MAX_DESCRIPTORS = 1 << 16  # the pixel buffers need 1,400 at 512 sequences; many systems start with 1,024
 
@@ -154,7 +154,7 @@ def open_worker(
     default_slots = round(SLOTS_PER_SEQUENCE * pages)
     slots = settings.window or max(_MIN_SLOTS, default_slots)
     page_slots = PageSlots(slots, max_slow=settings.page_worker_count)
-    budget = settings.window_bytes or max(_MIN_BUFFER_BYTES, slots * PAGE_BYTES)
+    budget = settings.window_bytes or max(_MIN_BUFFER_BYTES, slots * _PAGE_BYTES)
     buffers = PixelBufferPool(page_slots.max_in_flight, budget)
     page_pool = PagePool(
         settings.page_worker_count,

@@ -12,8 +12,8 @@ from twopass.detection.region import Polygon, Region
 
 Points = npt.NDArray[np.float64]
 
-MIN_POLYGON_AREA = 1e-6  # of the page: a square of 1 in 1,000
-MIN_SIDE = 0.001  # of the page: a box with a shorter side holds no letter, and no reader accepts its crop
+_MIN_POLYGON_AREA = 1e-6  # of the page: a square of 1 in 1,000
+_MIN_SIDE = 0.001  # of the page: a box with a shorter side holds no letter, and no reader accepts its crop
 
 
 class Repaired(NamedTuple):
@@ -28,7 +28,7 @@ def repair(regions: Sequence[Region]) -> Repaired:
     """Clip polygons to the page, replace degenerate ones by their region's box, and drop regions without area."""
     kept, repaired = [], 0
     for region in regions:
-        if min(region.box.width, region.box.height) < MIN_SIDE:
+        if min(region.box.width, region.box.height) < _MIN_SIDE:
             continue
         polygon = clean_polygon(region.polygon)
         if polygon != region.polygon:
@@ -46,7 +46,7 @@ def clean_polygon(polygon: Polygon) -> Polygon:
     points = np.clip(points[np.isfinite(points).all(axis=1)], 0.0, 1.0)
     if len(points):
         points = points[(points != np.roll(points, 1, axis=0)).any(axis=1)]
-    if len(points) < 3 or measure_area(points) < MIN_POLYGON_AREA:
+    if len(points) < 3 or measure_area(points) < _MIN_POLYGON_AREA:
         return ()
     return tuple((float(x), float(y)) for x, y in points)
 

@@ -18,8 +18,8 @@ from twopass.detection.region import Region
 from twopass.detection.suppression import stack_boxes
 from twopass.document import Layer
 
-SAME_COLUMN = 0.5  # of the narrower region's width that two regions of one column share
-OVERHANG = 0.25  # of the lower height by which a region may reach into the one below it: boxes are not exact
+_SAME_COLUMN = 0.5  # of the narrower region's width that two regions of one column share
+_OVERHANG = 0.25  # of the lower height by which a region may reach into the one below it: boxes are not exact
 
 
 class Ordered(NamedTuple):
@@ -42,10 +42,10 @@ def find_precedence(regions: Sequence[Region]) -> npt.NDArray[np.bool_]:
     boxes = stack_boxes([region.box for region in regions])
     x0, y0, x1, y1 = boxes.T
     shared = np.minimum(x1[:, None], x1) - np.maximum(x0[:, None], x0)
-    in_column = shared >= SAME_COLUMN * np.minimum((x1 - x0)[:, None], x1 - x0)
+    in_column = shared >= _SAME_COLUMN * np.minimum((x1 - x0)[:, None], x1 - x0)
     lower_height = np.minimum((y1 - y0)[:, None], y1 - y0)
     centre = (y0 + y1) / 2
-    is_above = (y1[:, None] <= y0 + OVERHANG * lower_height) & (centre[:, None] < centre)
+    is_above = (y1[:, None] <= y0 + _OVERHANG * lower_height) & (centre[:, None] < centre)
     is_body = np.array([_is_body(region) for region in regions], bool)
     return np.asarray(in_column & is_above & is_body[:, None] & is_body[None, :])
 

@@ -22,9 +22,9 @@ from twopass.detection.labels import LABELS, Label
 from twopass.document import Box
 from twopass.values import Value
 
-GRAMMAR_VERSION = 1
+_GRAMMAR_VERSION = 1
 DETECT = "<detect regions>"  # the prompt that a detector answers with this JSON
-DECIMALS = 5  # as those of boxes
+_DECIMALS = 5  # as those of boxes
 
 Polygon = tuple[tuple[float, float], ...]
 
@@ -51,7 +51,7 @@ class Region(Value, extra="ignore"):
 class Detection(Value, extra="ignore", validate_by_name=True, validate_by_alias=True):
     """Everything that was detected on one page."""
 
-    v: int = Field(GRAMMAR_VERSION, ge=1, le=GRAMMAR_VERSION)
+    v: int = Field(_GRAMMAR_VERSION, ge=1, le=_GRAMMAR_VERSION)
     is_landscape: bool = Field(False, alias="landscape")
     regions: tuple[Region, ...] = ()
     ink: tuple[Box, ...] = ()
@@ -99,7 +99,7 @@ def _to_dict(region: Region) -> dict[str, Any]:
 
 
 def _round(values: Sequence[float]) -> list[float]:
-    return [round(value, DECIMALS) for value in values]
+    return [round(value, _DECIMALS) for value in values]
 
 
 def _reject_constant(constant: str) -> Any:

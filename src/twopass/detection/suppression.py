@@ -18,19 +18,19 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 THRESHOLD = 0.3
-SAME_LABEL_IOU, OTHER_LABEL_IOU = 0.6, 0.98  # intersection over union from which the lower score is dropped
-CONTAINED = 0.8  # of a region's area inside another
-NEVER_DROPPED = frozenset({Label.IMAGE, Label.SEAL, Label.CHART})  # by containment
-CONTAINERS = frozenset({Label.REFERENCE})  # dropped if they contain regions; other containers replace what they contain
+_SAME_LABEL_IOU, _OTHER_LABEL_IOU = 0.6, 0.98  # intersection over union from which the lower score is dropped
+_CONTAINED = 0.8  # of a region's area inside another
+_NEVER_DROPPED = frozenset({Label.IMAGE, Label.SEAL, Label.CHART})  # by containment
+_CONTAINERS = frozenset({Label.REFERENCE})  # dropped if they contain regions; others replace what they contain
 # A picture larger than this share of the page is the page itself, if anything else was found on it.
-LANDSCAPE_PICTURE, PORTRAIT_PICTURE = 0.82, 0.93
+_LANDSCAPE_PICTURE, _PORTRAIT_PICTURE = 0.82, 0.93
 
 
 def select(regions: Sequence[Region], is_landscape: bool = False, threshold: float = THRESHOLD) -> list[Region]:
     """The regions that remain, in their order."""
     regions = [region for region in regions if region.box.area > 0 and region.score >= threshold]
     regions = _keep(regions, find_unsuppressed(regions))
-    regions = _keep(regions, find_parts_of_page(regions, is_landscape))
+    regions = _keep(regions, _find_parts_of_page(regions, is_landscape))
     return _keep(regions, find_uncontained(regions))
 
 
@@ -44,7 +44,7 @@ def find_unsuppressed(regions: Sequence[Region]) -> Flags:
     areas = _areas(boxes)
     shared = overlap_areas(boxes)
     labels = np.array([region.native_label for region in regions], dtype=object)
-    limits = np.where(labels[:, None] == labels[None, :], SAME_LABEL_IOU, OTHER_LABEL_IOU)
+    limits = np.where(labels[:, None] == labels[None, :], _SAME_LABEL_IOU, _OTHER_LABEL_IOU)
     is_same = shared >= limits * (areas[:, None] + areas[None, :] - shared)
     kept, dropped = np.zeros(len(regions), bool), np.zeros(len(regions), bool)
     for index in np.argsort([-region.score for region in regions], kind="stable"):
@@ -54,9 +54,9 @@ def find_unsuppressed(regions: Sequence[Region]) -> Flags:
     return kept
 
 
-def find_parts_of_page(regions: Sequence[Region], is_landscape: bool) -> Flags:
+def _find_parts_of_page(regions: Sequence[Region], is_landscape: bool) -> Flags:
     """Which regions are not a picture of the whole page; all of them if nothing else was found."""
-    limit = LANDSCAPE_PICTURE if is_landscape else PORTRAIT_PICTURE
+    limit = _LANDSCAPE_PICTURE if is_landscape else _PORTRAIT_PICTURE
     flags = np.array([region.label is not Label.IMAGE or region.box.area <= limit for region in regions], bool)
     return flags if flags.any() else ~flags
 
@@ -68,11 +68,11 @@ def find_uncontained(regions: Sequence[Region]) -> Flags:
     """
     boxes = stack_boxes([region.box for region in regions])
     areas = _areas(boxes)
-    inside = overlap_areas(boxes) >= CONTAINED * areas[:, None]  # [i, j]: i is inside j
+    inside = overlap_areas(boxes) >= _CONTAINED * areas[:, None]  # [i, j]: i is inside j
     rank = np.argsort(np.argsort(-areas, kind="stable"), kind="stable")  # 0 is the largest
     inside &= rank[:, None] > rank[None, :]
-    is_container = np.array([region.label in CONTAINERS for region in regions], bool)
-    is_protected = np.array([region.label in NEVER_DROPPED for region in regions], bool)
+    is_container = np.array([region.label in _CONTAINERS for region in regions], bool)
+    is_protected = np.array([region.label in _NEVER_DROPPED for region in regions], bool)
     dropped_outer = is_container & (inside & ~is_container[:, None]).any(axis=0)
     dropped_inner = (inside & ~dropped_outer[None, :]).any(axis=1) & ~is_protected & ~dropped_outer
     return np.asarray(~(dropped_outer | dropped_inner))

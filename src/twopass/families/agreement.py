@@ -15,7 +15,7 @@ from rapidfuzz.distance import Levenshtein
 from twopass.document import Table
 from twopass.text import prose
 
-MAX_CHARACTERS = 20_000  # about one page; readings that differ later also differ earlier
+_MAX_CHARACTERS = 20_000  # about one page; readings that differ later also differ earlier
 _PUNCTUATION = re.compile(r"^[\W_]+|[\W_]+$")
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\\[()\[\]]|[\s$*#|]+")
 
@@ -26,7 +26,7 @@ def similarity(one: str, other: str) -> float:
 
 
 def _normalize(text: str) -> str:
-    return unicodedata.normalize("NFKC", _MARKUP.sub("", text)).casefold()[:MAX_CHARACTERS]
+    return unicodedata.normalize("NFKC", _MARKUP.sub("", text)).casefold()[:_MAX_CHARACTERS]
 
 
 def count_word_edits(text: str, reference: str) -> int:

@@ -48,18 +48,18 @@ QUESTION_PROMPTS: Mapping[QuestionName, str] = MappingProxyType(
     }
 )
 # Tasks whose answer about a page is parsed like pass 2's reply about a figure.
-FIGURE_TASKS = MappingProxyType({"figure": QuestionName.FIGURE_DATA, "describe": QuestionName.DESCRIPTION})
+_FIGURE_TASKS = MappingProxyType({"figure": QuestionName.FIGURE_DATA, "describe": QuestionName.DESCRIPTION})
 # Some randomness, so that the model does not enter the same loop again, and a wider window for the n-gram ban, which
 # stops loops of up to 227 tokens (61 in the window of 90). The n-grams stay as long as usual: of the tokens of a table
 # only <td> and </td> may repeat, and with n-grams of 10 the fifth equal cell of a row gets another number.
-RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 30, "window": 256})
-PLAIN = "plain"  # a grammar of answers beside DOCUMENT; any other has the name of its task
+_RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 30, "window": 256})
+_PLAIN = "plain"  # a grammar of answers beside DOCUMENT; any other has the name of its task
 
 
 # The first row that fits is used. A vision token carries about ten text tokens (at ten, 97 % of the text is read
 # correctly, at twenty 60 %: figure 1 of the paper). These rows stay near six, about 24 Latin or 9 Chinese characters.
 # `ink` replaces `characters` where there is no text layer; a page must be within both limits.
-PAGE_MODES = (
+_PAGE_MODES = (
     # 64 tokens show 512 px at full size, but stretched to a square: nothing long or narrow, and very little text.
     ModeLimits("tiny", side=512, aspect=1.5, ink=0.15, characters=600),
     # 100 tokens, 640 px: over 97 % of 600 to 700 text tokens in the paper; 1,000 characters leave room for Chinese.
@@ -74,7 +74,7 @@ PAGE_MODES = (
     ModeLimits("gundam"),
 )
 # A crop has few words and must be read correctly: never tiny, and tiles only where it would be scaled down.
-CROP_MODES = (
+_CROP_MODES = (
     ModeLimits("base", side=1024),
     ModeLimits("large", side=1440),  # half a page, almost at full size
     ModeLimits("gundam"),  # whole-page tables
@@ -82,18 +82,20 @@ CROP_MODES = (
 # SMALL_CROPS: up to 640 px at full size, padded where it is long and narrow: a formula, a small table. A larger view
 # enlarges it without showing more, for four times the encoder's work and 273 image positions instead of 111. The
 # official code stretches such pictures and never pads them, so it is unknown how well the model reads them.
-SMALL_CROP_MODES = (ModeLimits("small", side=640), *CROP_MODES)
+_SMALL_CROP_MODES = (ModeLimits("small", side=640), *_CROP_MODES)
 # The mode to retry a page in: a larger view or tiles; after tiles, a mode without them.
-OTHER_MODE = MappingProxyType({"tiny": "base", "small": "base", "base": "gundam", "large": "gundam", "gundam": "large"})
+_OTHER_MODE = MappingProxyType(
+    {"tiny": "base", "small": "base", "base": "gundam", "large": "gundam", "gundam": "large"}
+)
 
 # DeepSeek-OCR-2 has one view of 1,024 px with 256 tokens and tiles of 768 px with 144 tokens each, and nothing smaller.
-PAGE_MODES_2 = (
+_PAGE_MODES_2 = (
     ModeLimits("base", side=768, characters=2500),  # not tiled in gundam either
     ModeLimits("base", ink=0.04, characters=800),
     ModeLimits("gundam"),
 )
-CROP_MODES_2 = (ModeLimits("base", side=1024), ModeLimits("gundam"))
-OTHER_MODE_2 = MappingProxyType({"base": "gundam", "gundam": "base"})
+_CROP_MODES_2 = (ModeLimits("base", side=1024), ModeLimits("gundam"))
+_OTHER_MODE_2 = MappingProxyType({"base": "gundam", "gundam": "base"})
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,8 @@ class DeepseekOcrFamily(GroundedFamily):
 
     def choose_crop_mode(self, size: tuple[int, int]) -> str:
         """The smallest mode that shows a crop of this width and height in pixels without losing detail."""
-        own = SMALL_CROP_MODES if self.small_crops else CROP_MODES
-        return choose_mode(own if self._has_small_modes else CROP_MODES_2, PageFeatures(*size))
+        own = _SMALL_CROP_MODES if self.small_crops else _CROP_MODES
+        return choose_mode(own if self._has_small_modes else _CROP_MODES_2, PageFeatures(*size))
 
     @property
     def page_prompts(self) -> Mapping[str, str]:
@@ -134,22 +136,22 @@ class DeepseekOcrFamily(GroundedFamily):
         return frozenset({*self.page_prompts, "custom"})
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        """The prompt; the same with RETRY_SAMPLING; another mode; a prompt for text without boxes."""
-        modes, other_mode = (PAGE_MODES, OTHER_MODE) if self._has_small_modes else (PAGE_MODES_2, OTHER_MODE_2)
+        """The prompt; the same with _RETRY_SAMPLING; another mode; a prompt for text without boxes."""
+        modes, other_mode = (_PAGE_MODES, _OTHER_MODE) if self._has_small_modes else (_PAGE_MODES_2, _OTHER_MODE_2)
         mode = choose_mode(modes, features) if request.mode == "auto" else request.mode
-        is_transcript = FIGURE_TASKS.get(request.task) is not QuestionName.DESCRIPTION
+        is_transcript = _FIGURE_TASKS.get(request.task) is not QuestionName.DESCRIPTION
         normal = Rung(NORMAL, _task_prompt(request), mode, request.task, is_transcript=is_transcript)
-        again = replace(normal, name="again", sampling=RETRY_SAMPLING)
+        again = replace(normal, name="again", sampling=_RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
         other = replace(again, name="mode", mode=other_mode[mode])
-        free = replace(again, name="free", prompt=PROMPTS["free"], grammar=PLAIN)
+        free = replace(again, name="free", prompt=PROMPTS["free"], grammar=_PLAIN)
         return self.add_detection((normal, again, other, free), last=3)
 
     def parse_answer(self, text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:
         if rung.grammar == DOCUMENT:
             return page_answer.parse_document(text, page, layer)
-        if rung.grammar == PLAIN:
+        if rung.grammar == _PLAIN:
             return page_answer.parse_text(text, page, layer)
         return _parse_task_answer(text, page, rung)
 
@@ -157,7 +159,7 @@ class DeepseekOcrFamily(GroundedFamily):
         name = second_reading.choose_question(context, self.model.reads_figures)
         if name is None:
             return None
-        sampling = RETRY_SAMPLING if second_reading.is_asked_again(name, context.replies) else {}
+        sampling = _RETRY_SAMPLING if second_reading.is_asked_again(name, context.replies) else {}
         is_transcript = name is not QuestionName.DESCRIPTION
         return Question(name, QUESTION_PROMPTS[name], self.choose_crop_mode(context.crop_size), sampling, is_transcript)
 
@@ -175,7 +177,7 @@ def _parse_task_answer(text: str, page: int, rung: Rung) -> ParsedPage:
     content = "\n".join(line for block in answer.blocks for line in _block_lines(block, rung.grammar))
     if not content and not boxes:
         return ParsedPage()
-    name = FIGURE_TASKS.get(rung.grammar)
+    name = _FIGURE_TASKS.get(rung.grammar)
     kind = Kind.PICTURE if name else Kind.TEXT
     element = Element(id=make_element_id(page, 0), page=page, category=kind.category, kind=kind, boxes=boxes)
     if name:

@@ -23,7 +23,7 @@ DETECTOR_REVISION = "pp-doclayout-v3"
 REGIONS = "regions"  # the grammar of a detection, and the name of its rung where it is not the first
 WHOLE = "whole"  # the rung that reads the page at once, where the first one detects regions
 DETECTION = Rung(NORMAL, DETECT, grammar=REGIONS, is_transcript=False)
-HEADER_HALF = 0.5  # of the page's height: a page number above it is in the header
+_HEADER_HALF = 0.5  # of the page's height: a page number above it is in the header
 _LAYER_KINDS = frozenset(
     {Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.CAPTION, Kind.FOOTNOTE, Kind.PAGE_HEADER, Kind.PAGE_FOOTER}
 )
@@ -85,7 +85,7 @@ class DetectionParser:
 
 def _build_element(one: Region, element_id: str, page: int) -> Element:
     kind, layer = (RULES[one.label].kind, RULES[one.label].layer) if one.label else (Kind.TEXT, Layer.BODY)
-    if one.label is Label.NUMBER and one.box.centre[1] < HEADER_HALF:
+    if one.label is Label.NUMBER and one.box.centre[1] < _HEADER_HALF:
         kind = Kind.PAGE_HEADER
     return Element(
         id=element_id,

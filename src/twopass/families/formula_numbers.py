@@ -9,7 +9,7 @@ from twopass.detection.labels import Label
 from twopass.document import Element, Formula, Kind
 from twopass.families import content
 
-MAX_NUMBER = 20  # characters: a longer text is not the number of a formula
+_MAX_NUMBER = 20  # characters: a longer text is not the number of a formula
 TAG, TAG_AS_WRITTEN = "tag", "tag*"  # the first one adds the parentheses when it is shown
 _PARENTHESES = re.compile(r"\A[(\[（【]\s*(.*?)\s*[)\]）】]\Z", re.DOTALL)
 _MATHS = re.compile(r"\A(?:\$++|\\\(|\\\[)\s*+(.*?)\s*(?:\$+|\\\)|\\\])\Z", re.DOTALL)
@@ -41,7 +41,7 @@ def _clean_number(text: str, tag: str) -> str:
         text = found[1]
     if tag == TAG and (found := _PARENTHESES.match(text)):
         text = found[1]
-    is_number = 0 < len(text) <= MAX_NUMBER and any(letter.isalnum() for letter in text)
+    is_number = 0 < len(text) <= _MAX_NUMBER and any(letter.isalnum() for letter in text)
     return text if is_number and not set(text) & set("{}$\\") else ""
 
 

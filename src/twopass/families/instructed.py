@@ -20,9 +20,9 @@ from twopass.families.lenient_json import as_object, as_objects, as_string, as_s
 from twopass.models import DEFAULT_MODEL, MODELS, Model
 from twopass.text import surrounding_text
 
-NO_CONTEXT = "No surrounding context available."
-MAX_KEYWORDS = 10
-TEMPLATE = """<image>
+_NO_CONTEXT = "No surrounding context available."
+_MAX_KEYWORDS = 10
+_TEMPLATE = """<image>
 {grounding}Analyze this {subject}.
 
 Context from surrounding text:
@@ -38,7 +38,7 @@ Output format (JSON):
 
 
 class CategoryPrompt(NamedTuple):
-    """The values of TEMPLATE's placeholders for one category; `grounded` asks the model for boxes."""
+    """The values of _TEMPLATE's placeholders for one category; `grounded` asks the model for boxes."""
 
     subject: str
     items: str
@@ -96,7 +96,7 @@ CATEGORY_PROMPTS = {
         ' "visible_text": "", "complexity_reasons": ["low_resolution", "merged_cells", "irregular_layout"]}',
     ),
 }
-FIGURE_CATEGORIES = frozenset({Category.GRAPH, Category.DIAGRAM, Category.COMPLEX_IMAGE})
+_FIGURE_CATEGORIES = frozenset({Category.GRAPH, Category.DIAGRAM, Category.COMPLEX_IMAGE})
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class InstructedFamily(DeepseekOcrFamily):
         is_visual = element.is_figure or element.kind in (Kind.TABLE, Kind.FORMULA)
         if not (is_visual or context.ask_all or Flag.DOUBTFUL in element.flags):
             return None
-        surroundings = surrounding_text.collect_context(element, context.page_elements) or NO_CONTEXT
+        surroundings = surrounding_text.collect_context(element, context.page_elements) or _NO_CONTEXT
         return Question(category, build_prompt(category, surroundings), self.choose_crop_mode(context.crop_size))
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
@@ -131,7 +131,7 @@ class InstructedFamily(DeepseekOcrFamily):
 
 def build_prompt(category: Category, context: str) -> str:
     values = CATEGORY_PROMPTS[category]
-    return TEMPLATE.format(
+    return _TEMPLATE.format(
         grounding="<|grounding|>" if values.grounded else "",
         subject=values.subject,
         context=context,
@@ -163,7 +163,7 @@ def _apply_reply(element: Element, reply: Reply) -> Element:
     if flag or fields is None:
         return element.with_flags(flag or Flag.PASS2_UNPARSED)
     update = {
-        "keywords": as_strings(fields.get("keywords"))[:MAX_KEYWORDS] or element.keywords,
+        "keywords": as_strings(fields.get("keywords"))[:_MAX_KEYWORDS] or element.keywords,
         "summary": as_string(fields.get("summary")) or element.summary,
         "analysis": Analysis(source=Source.MODEL, prompt=reply.question.prompt),
     }
@@ -173,7 +173,7 @@ def _apply_reply(element: Element, reply: Reply) -> Element:
 def _apply_content(element: Element, fields: dict[str, Any], reply: Reply) -> Element:
     """Apply the fields of the category that was asked about; text and tables only where the new reading is better."""
     category = Category(reply.question.name)
-    if category in FIGURE_CATEGORIES:
+    if category in _FIGURE_CATEGORIES:
         return _apply_figure(element, fields)
     if category is Category.TABLE:
         return _apply_table(element, fields, reply)

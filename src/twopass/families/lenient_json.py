@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-ENGLISH_KEYS = {"항목": "items", "키워드": "keywords", "자연어요약": "summary", "요약": "summary"}
-MAX_CHARACTERS = 100_000  # of an answer that are searched
-MAX_ITEMS = 200  # of a list that are kept
+_ENGLISH_KEYS = {"항목": "items", "키워드": "keywords", "자연어요약": "summary", "요약": "summary"}
+_MAX_CHARACTERS = 100_000  # of an answer that are searched
+_MAX_ITEMS = 200  # of a list that are kept
 _LANGUAGE = re.compile(r"json(?![A-Za-z])", flags=re.IGNORECASE)
 _LABEL = re.compile(
     r"(?:^|\n)[^\S\n]*(?:\d+\.[^\S\n]*)?\**\[\s*(항목|키워드|자연어\s*요약|요약|items?|keywords?|summary)\s*\]\**:?",
@@ -25,7 +25,7 @@ _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
 def parse_object(text: str) -> dict[str, Any] | None:
     """The object with English keys, None where there is none."""
-    text = text[:MAX_CHARACTERS]
+    text = text[:_MAX_CHARACTERS]
     found = next(_find_json_objects(text), None)
     return found if found is not None else _parse_labels(text)
 
@@ -52,7 +52,7 @@ def _load_json(text: str) -> Any:
 
 def _normalize_key(name: str) -> str:
     bare = re.sub(r"[\s\[\]]", "", name)
-    return ENGLISH_KEYS.get(bare, bare)
+    return _ENGLISH_KEYS.get(bare, bare)
 
 
 def _parse_labels(text: str) -> dict[str, Any] | None:
@@ -92,7 +92,7 @@ def as_strings(value: Any) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
     texts = (
         ", ".join(as_strings(item)) if isinstance(item, (dict, list)) else as_string(item)
-        for item in values[:MAX_ITEMS]
+        for item in values[:_MAX_ITEMS]
     )
     return tuple(item for item in texts if item)
 
@@ -104,4 +104,4 @@ def as_object(value: Any) -> dict[str, Any]:
 
 def as_objects(value: Any) -> list[dict[str, Any]]:
     """The objects of a list, none for any other value."""
-    return [item for item in value if isinstance(item, dict)][:MAX_ITEMS] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)][:_MAX_ITEMS] if isinstance(value, list) else []

@@ -14,8 +14,8 @@ from twopass.document import Cell, Table
 from twopass.text import prose, table_markup
 
 # More than a page can hold, so that absurd spans cost no time.
-MAX_COL_SPAN, MAX_ROW_SPAN = 100, 1000
-MAX_CELLS = 50_000  # from here on spans are ignored
+_MAX_COL_SPAN, _MAX_ROW_SPAN = 100, 1000
+_MAX_CELLS = 50_000  # from here on spans are ignored
 _TABLE_TAG = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
 _CELL_TAG = re.compile(r"<(/?)t[dh]\b", flags=re.IGNORECASE)
 _HEAD_TAG = re.compile(r"<(/?)thead")
@@ -161,8 +161,8 @@ def _strip_structure_tags(text: str) -> str:
 
 def _parse_cell(name: str, attributes: str, text: str, in_head: bool) -> _UnplacedCell:
     spans = {which.lower(): int(count) for which, count in _SPAN.findall(attributes)}
-    rows = min(max(spans.get("row", 1), 1), MAX_ROW_SPAN)
-    cols = min(max(spans.get("col", 1), 1), MAX_COL_SPAN)
+    rows = min(max(spans.get("row", 1), 1), _MAX_ROW_SPAN)
+    cols = min(max(spans.get("col", 1), 1), _MAX_COL_SPAN)
     return _UnplacedCell(clean_cell_text(text), rows, cols, in_head or name == "th")
 
 
@@ -185,7 +185,7 @@ def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:
         for cell in row:
             while (r, c) in taken:
                 c += 1
-            row_span, col_span = (min(cell.rows, len(rows) - r), cell.cols) if len(taken) < MAX_CELLS else (1, 1)
+            row_span, col_span = (min(cell.rows, len(rows) - r), cell.cols) if len(taken) < _MAX_CELLS else (1, 1)
             taken |= {(r + down, c + across) for down in range(row_span) for across in range(col_span)}
             cells.append(Cell(row=r, col=c, row_span=row_span, col_span=col_span, text=cell.text, header=cell.header))
             c += col_span

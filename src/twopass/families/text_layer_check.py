@@ -14,12 +14,12 @@ from twopass.families import agreement
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import maths, prose
 
-MARGIN = 0.008  # of the page, around a box: a grid cell is 0.001 of the page, and letters reach beyond their boxes
-MIN_WORDS = 3  # of an element, to call its text wrong
-MIN_COVERAGE = 0.5  # share of an element's words that the layer must have
-MIN_LAYER_RATIO = 0.3  # words of the layer per word that the model read, for a layer that covers the page
+_MARGIN = 0.008  # of the page, around a box: a grid cell is 0.001 of the page, and letters reach beyond their boxes
+_MIN_WORDS = 3  # of an element, to call its text wrong
+_MIN_COVERAGE = 0.5  # share of an element's words that the layer must have
+_MIN_LAYER_RATIO = 0.3  # words of the layer per word that the model read, for a layer that covers the page
 # A text layer spells maths differently, and pass 1 reads no text in pictures.
-NOT_COMPARED = frozenset({Kind.FORMULA, Kind.PICTURE, Kind.CHART})
+_NOT_COMPARED = frozenset({Kind.FORMULA, Kind.PICTURE, Kind.CHART})
 _MIXED_SCRIPTS = re.compile(r"[A-Za-z]\w{0,30}[\u0370-\u04ff]|[\u0370-\u04ff]\w{0,30}[A-Za-z]")
 _MATHS = re.compile(rf"{maths.INLINE}|\$[^$]*\$")
 
@@ -37,7 +37,7 @@ def _is_usable(elements: Sequence[Element], layer: TextLayer) -> bool:
     if not layer or prose.is_garbage(layer_text):
         return False
     word_count = sum(len(prose.split_words(element.text)) for element in elements)
-    return len(prose.split_words(layer_text)) >= MIN_LAYER_RATIO * word_count
+    return len(prose.split_words(layer_text)) >= _MIN_LAYER_RATIO * word_count
 
 
 def check_region(element: Element, words: str | None) -> Element:
@@ -46,23 +46,23 @@ def check_region(element: Element, words: str | None) -> Element:
     A region whose layer has far fewer words than were read is not compared with them.
     """
     read = len(prose.split_words(element.text))
-    if words and not prose.is_garbage(words) and len(prose.split_words(words)) >= MIN_LAYER_RATIO * read:
+    if words and not prose.is_garbage(words) and len(prose.split_words(words)) >= _MIN_LAYER_RATIO * read:
         element = _compare_with_words(element, words)
     return _add_doubts(element, list(find_text_defects(element.text)))
 
 
 def _compare_with_layer(element: Element, layer: TextLayer) -> Element:
-    return _compare_with_words(element, layer.inside(element.boxes, MARGIN)) if element.boxes else element
+    return _compare_with_words(element, layer.inside(element.boxes, _MARGIN)) if element.boxes else element
 
 
 def _compare_with_words(element: Element, words: str) -> Element:
-    if element.kind in NOT_COMPARED:
+    if element.kind in _NOT_COMPARED:
         return element
     text = _MATHS.sub(" ", element.text)
     share = agreement.word_coverage(text, words)
     if share is None:
         return element
-    is_unknown = share < MIN_COVERAGE and len(prose.split_words(text)) >= MIN_WORDS
+    is_unknown = share < _MIN_COVERAGE and len(prose.split_words(text)) >= _MIN_WORDS
     confidence = Confidence(score=share, method=ConfidenceMethod.FOUND_IN_LAYER)
     element = element.model_copy(update={"confidence": confidence})
     return _add_doubts(element, [Flag.NOT_IN_TEXT_LAYER] if is_unknown else [])
@@ -81,7 +81,7 @@ def _find_doubts(element: Element) -> Iterator[Flag]:
     """Yield a flag for each sign of a bad reading in the element itself."""
     yield from find_text_defects(element.text)
     yield from (flag for flag in element.flags if flag.is_doubt)
-    if not element.text and element.kind not in NOT_COMPARED and element.kind is not Kind.TABLE:
+    if not element.text and element.kind not in _NOT_COMPARED and element.kind is not Kind.TABLE:
         yield Flag.NO_TEXT
 
 

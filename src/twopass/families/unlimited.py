@@ -45,26 +45,26 @@ from twopass.text import maths
 # model was trained with this prompt and one for several pages; it misreads or ignores those of DeepSeek-OCR.
 PROMPTS: Mapping[str, str] = MappingProxyType({DOCUMENT: "<image>document parsing."})
 # As in infer.py. Without the ban, boxes loop; with shorter n-grams, tables and repeated words are misread.
-SAMPLING: Mapping[str, Any] = MappingProxyType({"ngram": 35, "window": 128, "allowed_tokens": ()})
+_SAMPLING: Mapping[str, Any] = MappingProxyType({"ngram": 35, "window": 128, "allowed_tokens": ()})
 # Some randomness, so that an answer that was empty or in a loop is not given again, and the window for several pages.
-RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "window": 1024})
+_RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "window": 1024})
 # Tiles show what a view of 1,024 pixels does not: without them, OmniDocBench falls from 92.4 to 88.8.
-PAGE_MODES = (
+_PAGE_MODES = (
     ModeLimits("base", side=640, characters=2500),  # not tiled in gundam either
     ModeLimits("base", ink=0.04, characters=800),
     ModeLimits("gundam"),
 )
-OTHER_MODE = MappingProxyType({"base": "gundam", "gundam": "base"})
+_OTHER_MODE = MappingProxyType({"base": "gundam", "gundam": "base"})
 # Pixels, of the longer side: the model invents text in small crops, and cuts larger ones into tiles.
-MIN_CROP_SIDE = 640
-CANARY_NGRAM = 8  # tokens: shorter than the line that must not be repeated, longer than what coordinates share
+_MIN_CROP_SIDE = 640
+_CANARY_NGRAM = 8  # tokens: shorter than the line that must not be repeated, longer than what coordinates share
 LIST = "list"
 # What the model writes where it read no text, in lower case and without the full stop.
-BOILERPLATE = frozenset({"[non-text]", "the image is too blurry to recognize any text content"})
-MAX_LISTS, MAX_ITEMS = 200, 100  # lists of a page, and blocks before and after one that may lie in it
-MIN_ENTRIES = 5  # of a table of contents, and at least half of its page
-ENTRY_EDGE = 0.02  # of the page's width: the page numbers of a table of contents end at the same place
-MAX_CAPTION_LENGTH = 400  # characters
+_BOILERPLATE = frozenset({"[non-text]", "the image is too blurry to recognize any text content"})
+_MAX_LISTS, MAX_ITEMS = 200, 100  # lists of a page, and blocks before and after one that may lie in it
+_MIN_ENTRIES = 5  # of a table of contents, and at least half of its page
+_ENTRY_EDGE = 0.02  # of the page's width: the page numbers of a table of contents end at the same place
+_MAX_CAPTION_LENGTH = 400  # characters
 _ENTRY = re.compile(r"(?=.*[^\W\d_])\S.*?[\s.·…]\s?(\d{1,4}|[ivxlc]{1,7})", flags=re.DOTALL)
 _TABLE_NAME = r"table|tab\.|tabelle|tableau|tabla|表"
 _FIGURE_NAME = r"figure|fig\.|abbildung|abb\.|figura|chart|图|圖|図"
@@ -109,25 +109,25 @@ class UnlimitedOcrFamily(GroundedFamily):
 
     @property
     def sampling(self) -> Mapping[str, Any]:
-        return SAMPLING
+        return _SAMPLING
 
     @property
     def canary(self) -> CanaryQuestion:
-        return CanaryQuestion(QuestionName.TEXT, PROMPTS[DOCUMENT], "gundam", ngram=CANARY_NGRAM)
+        return CanaryQuestion(QuestionName.TEXT, PROMPTS[DOCUMENT], "gundam", ngram=_CANARY_NGRAM)
 
     @property
     def tasks(self) -> frozenset[str]:
         return frozenset({DOCUMENT, "custom"})
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        """The prompt; the same with RETRY_SAMPLING; another mode. The model has no prompt for text without boxes."""
-        mode = choose_mode(PAGE_MODES, features) if request.mode == "auto" else request.mode
+        """The prompt; the same with _RETRY_SAMPLING; another mode. The model has no prompt for text without boxes."""
+        mode = choose_mode(_PAGE_MODES, features) if request.mode == "auto" else request.mode
         prompt = request.prompt if request.task == "custom" and request.prompt else PROMPTS[DOCUMENT]
         normal = Rung(NORMAL, prompt, mode, request.task)
-        again = replace(normal, name="again", sampling=RETRY_SAMPLING)
+        again = replace(normal, name="again", sampling=_RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
-        other = replace(again, name="mode", mode=OTHER_MODE[mode])
+        other = replace(again, name="mode", mode=_OTHER_MODE[mode])
         return self.add_detection((normal, again, other), last=3)
 
     def parse_answer(self, text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:
@@ -146,13 +146,13 @@ class UnlimitedOcrFamily(GroundedFamily):
         The model has no prompts for figures.
         """
         element = context.element
-        if element.is_figure or (max(context.crop_size) <= MIN_CROP_SIDE and Flag.UNREAD_REGION not in element.flags):
+        if element.is_figure or (max(context.crop_size) <= _MIN_CROP_SIDE and Flag.UNREAD_REGION not in element.flags):
             return None
         replies = _clean_replies(context.replies)
         name = second_reading.choose_question(replace(context, replies=replies), self.model.reads_figures)
         if name is None:
             return None
-        sampling = RETRY_SAMPLING if second_reading.is_asked_again(name, replies) else {}
+        sampling = _RETRY_SAMPLING if second_reading.is_asked_again(name, replies) else {}
         return Question(name, PROMPTS[DOCUMENT], "gundam", sampling)
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
@@ -181,7 +181,7 @@ def _clean_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
 def _is_boilerplate(text: str) -> bool:
     """Whether a text has lines, and all of them are boilerplate, which may be repeated."""
     lines = [line for line in grounding.strip_special_tokens(text).lower().splitlines() if line.strip()]
-    return bool(lines) and all(" ".join(line.split()).rstrip(".") in BOILERPLATE for line in lines)
+    return bool(lines) and all(" ".join(line.split()).rstrip(".") in _BOILERPLATE for line in lines)
 
 
 def close_spaces_in_maths(text: str) -> str:
@@ -209,7 +209,8 @@ def _clean_reply(text: str) -> str:
 def split_lists(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], tuple[Box, ...]]:
     """Take out the empty lists around other blocks. Returns the other blocks and the boxes of the lists."""
     empty = (n for n, block in enumerate(blocks) if block.label == LIST and not block.content.strip())
-    lists = [n for n in islice(empty, MAX_LISTS) if _has_item(blocks[n], blocks[max(n - MAX_ITEMS, 0) : n + MAX_ITEMS])]
+    first = islice(empty, _MAX_LISTS)
+    lists = [n for n in first if _has_item(blocks[n], blocks[max(n - MAX_ITEMS, 0) : n + MAX_ITEMS])]
     taken = set(lists)
     others = tuple(block for n, block in enumerate(blocks) if n not in taken)
     return others, tuple(box for n in lists for box in blocks[n].boxes)
@@ -253,7 +254,7 @@ def _find_entries(found: Sequence[Element]) -> frozenset[int]:
     """Find the entries of a table of contents: they end in page numbers that never decrease, at the same place."""
     numbered = [(index, match) for index, one in enumerate(found) if (match := _ENTRY.fullmatch(one.text.strip()))]
     right_edges = [found[index].boxes[0].x1 for index, _ in numbered if found[index].boxes]
-    if len(right_edges) < max(MIN_ENTRIES, len(found) / 2) or max(right_edges) - min(right_edges) > ENTRY_EDGE:
+    if len(right_edges) < max(_MIN_ENTRIES, len(found) / 2) or max(right_edges) - min(right_edges) > _ENTRY_EDGE:
         return frozenset()
     pages = [int(match[1]) if match[1].isdecimal() else 0 for _, match in numbered]  # a preface has Roman numbers
     return frozenset(index for index, _ in numbered) if pages == sorted(pages) else frozenset()
@@ -267,7 +268,7 @@ def _is_caption(index: int, found: Sequence[Element], page_kinds: Collection[Kin
     """
     element = found[index]
     match = _CAPTION.match(element.text + "\n")
-    if not match or element.kind not in (Kind.TEXT, *HEADINGS) or len(element.text) > MAX_CAPTION_LENGTH:
+    if not match or element.kind not in (Kind.TEXT, *HEADINGS) or len(element.text) > _MAX_CAPTION_LENGTH:
         return False
     if element.kind is Kind.TEXT and not match["end"].strip():
         return False

@@ -147,7 +147,7 @@ _PAIRS = {
     ),
 }
 _FOLLOWERS = {language: {row[0]: frozenset(row[1:]) for row in rows.split()} for language, rows in _PAIRS.items()}
-MIN_LENGTH = 3  # letters of a word whose pairs are judged
+_MIN_LENGTH = 3  # letters of a word whose pairs are judged
 _KNOWN_LETTERS = frozenset("".join(_PAIRS.values())) - {" "}
 _WORD = re.compile(r"[^\W\d_]+")
 _INNER_CAPITAL = re.compile(r"[a-z][A-Z][a-z]")
@@ -171,7 +171,7 @@ def measure_plausibility(text: str) -> tuple[float, int]:
             odd += 0 if _is_identifier(core) else count
             continue
         for word in _WORD.findall(core.lower()):
-            if len(word) >= MIN_LENGTH and _KNOWN_LETTERS.issuperset(word):
+            if len(word) >= _MIN_LENGTH and _KNOWN_LETTERS.issuperset(word):
                 words[word] += count
     judged = words.total() + odd
     plausible = max(_count_plausible(words, followers) for followers in _FOLLOWERS.values())
@@ -196,14 +196,14 @@ def _is_plausible(word: str, followers: Mapping[str, frozenset[str]]) -> bool:
 # ---- confidence ----
 
 UNCERTAIN_BELOW = 0.85  # score: more than one word in seven is probably wrong
-UNREADABLE_BELOW = 0.4  # score of a layer's words, apart from their structure
-LONG_TEXT = 3000  # characters of one element: a page's text in one piece, whose columns are probably mixed
-VISIBLE_LAYER = 0.98  # not compared with the pixels; 0.995 of the words were right
-HIDDEN_LAYER = 0.6  # the same; OCR by other programs, of any quality
-UNKNOWN_LAYER = 0.85  # it may be visible or hidden; between the two above, not measured
-LOST_STRUCTURE, MIXED_ORDER = 0.3, 0.5  # limits of the score
+_UNREADABLE_BELOW = 0.4  # score of a layer's words, apart from their structure
+_LONG_TEXT = 3000  # characters of one element: a page's text in one piece, whose columns are probably mixed
+_VISIBLE_LAYER = 0.98  # not compared with the pixels; 0.995 of the words were right
+_HIDDEN_LAYER = 0.6  # the same; OCR by other programs, of any quality
+_UNKNOWN_LAYER = 0.85  # it may be visible or hidden; between the two above, not measured
+_LOST_STRUCTURE, _MIXED_ORDER = 0.3, 0.5  # limits of the score
 
-IMPLAUSIBLE, MIN_WORDS = 0.5, 20  # share of plausible words below which a layer is noise, and words needed to say so
+_IMPLAUSIBLE, _MIN_WORDS = 0.5, 20  # share of plausible words below which a layer is noise, and words needed to say so
 
 # (evidence, score), interpolated in between.
 _BY_AGREEMENT = (
@@ -249,11 +249,11 @@ def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
     """The confidence, and the flags of a low one."""
     score, method = _judge_words(evidence)
     # OCR that is unsure leaves out what it cannot read; a layer may be noise.
-    flags = (Flag.UNREADABLE,) if score < UNREADABLE_BELOW and evidence.recogniser is None else ()
-    if evidence.is_flat_formula and score > LOST_STRUCTURE:
-        score, method = LOST_STRUCTURE, ConfidenceMethod.LOST_STRUCTURE
-    elif evidence.length > LONG_TEXT and score > MIXED_ORDER:
-        score, method = MIXED_ORDER, ConfidenceMethod.MIXED_ORDER
+    flags = (Flag.UNREADABLE,) if score < _UNREADABLE_BELOW and evidence.recogniser is None else ()
+    if evidence.is_flat_formula and score > _LOST_STRUCTURE:
+        score, method = _LOST_STRUCTURE, ConfidenceMethod.LOST_STRUCTURE
+    elif evidence.length > _LONG_TEXT and score > _MIXED_ORDER:
+        score, method = _MIXED_ORDER, ConfidenceMethod.MIXED_ORDER
     flags = (*flags, Flag.UNCERTAIN) if score < UNCERTAIN_BELOW else flags
     return Confidence(score=round(score, 4), method=method), flags
 
@@ -261,8 +261,8 @@ def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
 def judge_unknown_layer(text: str) -> tuple[Confidence, tuple[Flag, ...]]:
     """The same for a page's text layer that was used because nothing else could be read, and never compared."""
     plausibility, words = measure_plausibility(text)
-    is_noise = words >= MIN_WORDS and plausibility < IMPLAUSIBLE
-    score = round(UNKNOWN_LAYER * plausibility, 4) if is_noise else UNKNOWN_LAYER
+    is_noise = words >= _MIN_WORDS and plausibility < _IMPLAUSIBLE
+    score = round(_UNKNOWN_LAYER * plausibility, 4) if is_noise else _UNKNOWN_LAYER
     confidence = Confidence(score=score, method=ConfidenceMethod.UNKNOWN_LAYER)
     return confidence, (Flag.UNREADABLE, Flag.UNCERTAIN) if is_noise else ()
 
@@ -273,8 +273,8 @@ def _judge_words(evidence: Evidence) -> tuple[float, ConfidenceMethod]:
     if evidence.agreement is not None:
         return interpolate(_BY_AGREEMENT, evidence.agreement), ConfidenceMethod.CHECKED_LAYER
     if evidence.is_hidden:
-        return HIDDEN_LAYER, ConfidenceMethod.HIDDEN_LAYER
-    return VISIBLE_LAYER, ConfidenceMethod.TEXT_LAYER
+        return _HIDDEN_LAYER, ConfidenceMethod.HIDDEN_LAYER
+    return _VISIBLE_LAYER, ConfidenceMethod.TEXT_LAYER
 
 
 def interpolate(table: tuple[tuple[float, float], ...], value: float) -> float:

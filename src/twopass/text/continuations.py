@@ -13,11 +13,11 @@ from twopass.document import Element, Kind
 from twopass.text import list_items, page_furniture, prose
 
 # What may lie between two parts of a paragraph.
-FLOATS = frozenset({Kind.TABLE, Kind.PICTURE, Kind.CHART, Kind.CAPTION, Kind.FOOTNOTE})
-PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
-LOOK_BACK = 4  # paragraphs that may lie between two parts, such as authors' addresses and table notes
-OVERLAP = 0.01  # of the page: boxes of neighbouring columns overlap by up to this much
-ALIGNMENT = 0.08  # of the page: left edges of a table's parts differ by less, their widths by less than twice that
+_FLOATS = frozenset({Kind.TABLE, Kind.PICTURE, Kind.CHART, Kind.CAPTION, Kind.FOOTNOTE})
+_PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
+_LOOK_BACK = 4  # paragraphs that may lie between two parts, such as authors' addresses and table notes
+_OVERLAP = 0.01  # of the page: boxes of neighbouring columns overlap by up to this much
+_ALIGNMENT = 0.08  # of the page: left edges of a table's parts differ by less, their widths by less than twice that
 _LIST_MARKER = re.compile(rf"\s*(?:[{list_items.BULLETS}·*‒–—-]|\(?\w{{1,3}}[.)])\s")
 _CONTINUED = re.compile(r"\b(?:continued|cont\.|fortsetzung|suite)|续|續|계속|つづき", flags=re.IGNORECASE)
 _CAPTION_NUMBER = re.compile(r"^\D{0,12}?(\d+(?:[.-]\d+)*)")
@@ -44,10 +44,10 @@ def _pair_paragraphs(elements: Sequence[Element], blank: Collection[int]) -> lis
     recent: list[Element] = []  # paragraphs since the last heading or other block, the latest last
     interruption: Element | None = None  # the float or unconfirmed header just before
     for element in (e for e in elements if e.is_body):
-        if element.kind in FLOATS or _is_unconfirmed(element):
+        if element.kind in _FLOATS or _is_unconfirmed(element):
             interruption = element
             continue
-        if element.kind not in PARAGRAPHS:
+        if element.kind not in _PARAGRAPHS:
             recent = []
         elif not _continues_caption(interruption, element):
             first = _find_first_part(recent, element, interruption is not None, blank)
@@ -56,7 +56,7 @@ def _pair_paragraphs(elements: Sequence[Element], blank: Collection[int]) -> lis
                 recent.remove(first)
             elif first:
                 doubtful.append((first.id, element.id))
-            recent = [*recent[-LOOK_BACK:], element]
+            recent = [*recent[-_LOOK_BACK:], element]
         interruption = None
     taken = {first for first, _ in pairs}
     return pairs + [pair for pair in doubtful if pair[0] not in taken]
@@ -140,7 +140,7 @@ def _is_next_column(first: Element, second: Element) -> bool:
     if not first.boxes or not second.boxes:
         return False
     end, start = first.boxes[-1], second.boxes[0]
-    return start.x0 >= end.x1 - OVERLAP and start.y0 < end.y1
+    return start.x0 >= end.x1 - _OVERLAP and start.y0 < end.y1
 
 
 def _pair_tables(
@@ -178,7 +178,7 @@ def _continues_table(first: Element, second: Element, by_id: dict[str, Element],
 def _is_aligned(first: Element, second: Element) -> bool:
     if not first.box or not second.box:
         return True
-    return abs(first.box.x0 - second.box.x0) < ALIGNMENT and abs(first.box.width - second.box.width) < 2 * ALIGNMENT
+    return abs(first.box.x0 - second.box.x0) < _ALIGNMENT and abs(first.box.width - second.box.width) < 2 * _ALIGNMENT
 
 
 def _get_caption(element: Element, by_id: dict[str, Element]) -> str:

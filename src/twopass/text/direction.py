@@ -6,14 +6,14 @@ import re
 import unicodedata
 from typing import Literal
 
-RTL_CLASSES = frozenset({"R", "AL"})  # Unicode's bidirectional classes of Hebrew and of Arabic letters
-RTL_WEIGHT = 2  # Hebrew and Arabic write few vowels, and Latin names among them are long
+_RTL_CLASSES = frozenset({"R", "AL"})  # Unicode's bidirectional classes of Hebrew and of Arabic letters
+_RTL_WEIGHT = 2  # Hebrew and Arabic write few vowels, and Latin names among them are long
 # Forms of letters in a word and ligatures of Arabic, the letters of Hebrew with points, and f-ligatures of Latin.
 _FORMS = re.compile("[\ufb00-\ufb06\ufb1d-\ufb28\ufb2a-\ufb4f\ufb50-\ufdf9\ufe70-\ufefc]")
 
 
 def is_rtl_letter(letter: str) -> bool:
-    return unicodedata.bidirectional(letter) in RTL_CLASSES
+    return unicodedata.bidirectional(letter) in _RTL_CLASSES
 
 
 def has_rtl(text: str) -> bool:
@@ -26,7 +26,7 @@ def is_rtl(text: str) -> bool:
     if text.isascii():
         return False
     classes = [unicodedata.bidirectional(letter) for letter in text]
-    return RTL_WEIGHT * sum(name in RTL_CLASSES for name in classes) > classes.count("L")
+    return _RTL_WEIGHT * sum(name in _RTL_CLASSES for name in classes) > classes.count("L")
 
 
 def find_direction(text: str) -> Literal["ltr", "rtl"] | None:

@@ -21,7 +21,7 @@ _NOTE_MARK = re.compile(
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)(\W?)$")
 _ATTACHED = re.compile(r"(?<![^\W\d_])([^\W\d_]++)([.,;:)\]\"”]{0,2})((?:\d{1,3},)*\d{1,3})(?!\w)")
 _WORD, _NUMBERED_WORD = re.compile(r"\w+"), re.compile(r"(?<!\w)\w++(?:,\d{1,3})+(?!\w)")
-LONGEST_WORD = 60  # characters that are searched for the word before a number
+_LONGEST_WORD = 60  # characters that are searched for the word before a number
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBERED_WORDS = (
     "table tables tab figure figures fig figs section sections sec sect chapter chapters chap ch appendix annex "
@@ -78,7 +78,7 @@ def _find_attached(text: str, mark: str, others: Sequence[str]) -> Iterator[tupl
     counts = _count_words((text, *others))
     for form in (rf"(?<=[^\W\d_]{{2}}){mark}(?!\w)", rf"(?<=[^\W\d_][.,;:]){mark}(?![\w.,]\d|\w)"):
         for match in re.finditer(form, text):
-            word = _WORD_BEFORE.search(text, max(match.start() - LONGEST_WORD, 0), match.start())
+            word = _WORD_BEFORE.search(text, max(match.start() - _LONGEST_WORD, 0), match.start())
             if word and not _is_name(word.group(1), word.group(2), mark, counts):
                 yield match.span()
 

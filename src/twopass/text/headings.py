@@ -16,10 +16,10 @@ from twopass.document import Element, Kind, OutlineEntry
 from twopass.text import prose
 
 MAX_LEVEL = 9  # deeper numbering counts as this level
-MIN_AGREEMENT = 0.8  # a hint means a level if this share of its headings of known level have that level
-MAX_HEADING_LINES = 5
-MAX_HEADING_LENGTH = 200  # characters: longer text is not promoted to a heading
-MIN_PREFIX = 8  # characters: a shorter title that begins like another one is not the same title
+_MIN_AGREEMENT = 0.8  # a hint means a level if this share of its headings of known level have that level
+_MAX_HEADING_LINES = 5
+_MAX_HEADING_LENGTH = 200  # characters: longer text is not promoted to a heading
+_MIN_PREFIX = 8  # characters: a shorter title that begins like another one is not the same title
 _NUMBERING = re.compile(
     r"\s*(?:(?P<name>(?i:chapter|section|part|appendix|annex|kapitel|abschnitt|teil|anhang|chapitre|partie|§))\s*"
     r"(?P<named>\d+(?:\.\d+)*|[IVXLC]+\b|[A-Z]\b)(?P<after>[.:)–-]*)"
@@ -96,7 +96,7 @@ def match_outline(outline: Iterable[OutlineEntry], elements: Sequence[Element]) 
     candidates: dict[int, list[int]] = defaultdict(list)
     for index, element in enumerate(elements):
         may_head = element.is_heading or element.kind is Kind.TEXT
-        if element.is_body and may_head and len(element.text) <= MAX_HEADING_LENGTH:
+        if element.is_body and may_head and len(element.text) <= _MAX_HEADING_LENGTH:
             candidates[element.page].append(index)
     entry_by_element: dict[int, int] = {}
     for entry_index, entry in enumerate(entries):
@@ -128,7 +128,7 @@ def _is_equal(one: str, other: str) -> bool:
 
 def _is_prefix(one: str, other: str) -> bool:
     """Whether one title begins with the other: outlines shorten titles, layouts break them into lines."""
-    return min(len(one), len(other)) >= MIN_PREFIX and (one.startswith(other) or other.startswith(one))
+    return min(len(one), len(other)) >= _MIN_PREFIX and (one.startswith(other) or other.startswith(one))
 
 
 def resolve(elements: Sequence[Element], outline: Outline) -> list[Element]:
@@ -219,7 +219,7 @@ def _learn_hints(elements: Sequence[Element], known: Mapping[int, int]) -> Calla
     for index, level in known.items():
         counts[_hint(elements[index])][level] += 1
     most_common = {hint: levels.most_common(1)[0] for hint, levels in counts.items()}
-    learned = {hint: level for hint, (level, n) in most_common.items() if n >= MIN_AGREEMENT * counts[hint].total()}
+    learned = {hint: level for hint, (level, n) in most_common.items() if n >= _MIN_AGREEMENT * counts[hint].total()}
 
     def level_of_hint(hint: int) -> int | None:
         if hint in counts or not hint:
@@ -234,14 +234,14 @@ def _learn_hints(elements: Sequence[Element], known: Mapping[int, int]) -> Calla
 
 def _guess_level(text: str, last_known: int, rank: int, some_known: bool) -> int:
     """Without other evidence: by a common title, else below the last known level, else by the rank of the hint."""
-    if is_common_title(text) or _ANNEX.match(text):
+    if _is_common_title(text) or _ANNEX.match(text):
         return 1
     if some_known:
         return min(last_known + 1, MAX_LEVEL) if last_known else 1
     return min(rank, MAX_LEVEL)
 
 
-def is_common_title(title: str) -> bool:
+def _is_common_title(title: str) -> bool:
     """Whether many documents have a part with this title: Abstract, References."""
     return " ".join(title.casefold().split()).strip(" .:") in _COMMON_TITLES
 
@@ -253,16 +253,16 @@ def find_top_heading(elements: Sequence[Element]) -> str | None:
     for index, element in enumerate(elements):
         if element.page == first_page and element.is_body and element.is_heading and not element.continues:
             text, numbering = join_heading(elements, index), parse_numbering(element.text)
-            if not is_placeholder(text) and not is_common_title(numbering.rest if numbering else text):
+            if not is_placeholder(text) and not _is_common_title(numbering.rest if numbering else text):
                 ranked.append((numbering is not None, element.level or 1, index, text))
     return min(ranked)[-1] if ranked else None
 
 
 def join_heading(elements: Sequence[Element], index: int) -> str:
     """The text of the heading at this index with the lines that continue it."""
-    by_id = {e.id: e for e in elements[index : index + MAX_HEADING_LINES * 4]}
+    by_id = {e.id: e for e in elements[index : index + _MAX_HEADING_LINES * 4]}
     text, element = prose.to_one_line(elements[index].text), elements[index]
-    for _ in range(MAX_HEADING_LINES):
+    for _ in range(_MAX_HEADING_LINES):
         following = by_id.get(element.continued_by or "")
         if following is None or not following.is_heading:
             break

@@ -19,10 +19,10 @@ from twopass.text import prose
 if TYPE_CHECKING:
     from yake import KeywordExtractor
 
-MAX_PHRASE = 3  # words
-MIN_KEYWORDS = 5  # with fewer, keywords that are contained in better ones are added
-MAX_CANDIDATES = 60  # before similar ones are dropped
-MAX_TEXT = 2000  # characters of one element that are read, which bounds the time for long tables and lists
+_MAX_PHRASE = 3  # words
+_MIN_KEYWORDS = 5  # with fewer, keywords that are contained in better ones are added
+_MAX_CANDIDATES = 60  # before similar ones are dropped
+_MAX_TEXT = 2000  # characters of one element that are read, which bounds the time for long tables and lists
 _BREAK = ","  # replaces every word that cannot be part of a keyword
 _LABEL = re.compile(r"^\s*(?:table|figure|fig\.|tab\.|abb\.|표|그림|表|图|図)\s*[\d.]+\s*[:.：]?", flags=re.IGNORECASE)
 _CHINESE = (
@@ -60,12 +60,12 @@ def extract(text: str, language: str | None, limit: int) -> tuple[str, ...]:
     """Extract at most `limit` keywords, the best first; fewer if the text has fewer content words."""
     if not is_available():
         return ()
-    text = _LABEL.sub("", prose.strip_markup(text))[:MAX_TEXT]
+    text = _LABEL.sub("", prose.strip_markup(text))[:_MAX_TEXT]
     detected = (prose.detect_language(text, language) or "en")[:2]
     if not prose.split_words(text) or limit < 1:
         return ()
     ranked = _rank_coded(text, detected) if detected in _SEGMENTED else _rank_spaced(text, detected)
-    return prose.select_distinct(ranked, limit, min(limit, MIN_KEYWORDS))
+    return prose.select_distinct(ranked, limit, min(limit, _MIN_KEYWORDS))
 
 
 def _rank_spaced(text: str, language: str) -> list[str]:
@@ -132,14 +132,14 @@ def _encode(token: str, language: str, codes: dict[str, str]) -> str:
 
 def _rank(extractor: KeywordExtractor, text: str) -> list[tuple[str, float]]:
     scored = [(str(keyword), round(float(score), 9)) for keyword, score in extractor.extract_keywords(text)]
-    return sorted(scored, key=lambda pair: pair[1])[:MAX_CANDIDATES]
+    return sorted(scored, key=lambda pair: pair[1])[:_MAX_CANDIDATES]
 
 
 @cache
 def _load_extractor(language: str) -> KeywordExtractor:
     from yake import KeywordExtractor  # takes 0.3 s, so only when keywords are needed
 
-    return KeywordExtractor(lan=language, n=MAX_PHRASE, dedup_lim=1.0, top=4 * MAX_CANDIDATES)
+    return KeywordExtractor(lan=language, n=_MAX_PHRASE, dedup_lim=1.0, top=4 * _MAX_CANDIDATES)
 
 
 @cache

@@ -16,15 +16,15 @@ from itertools import product
 from twopass.document import FURNITURE, Element, Flag, Kind, Layer
 from twopass.text import footnotes, prose
 
-SIDE = 0.1  # of the page's width at left and right, for download notes and draft marks
+_SIDE = 0.1  # of the page's width at left and right, for download notes and draft marks
 BAND = 0.12  # of the page's height at top and bottom, for running headers and footers
-MARGIN = 0.2  # of the page's height: a number, date or URL here that is labelled header or footer is one
-REPEATED = 3  # pages that a text must repeat on; more than half of the document's pages also suffice
-SAME_PLACE = 0.03  # of the page: repetitions differ by less from their median position
-GRID_STEP = 0.02  # of the page: a header of changing text keeps its base line and an edge or its centre
-MIN_SHARE = 1 / 3  # of the pages must have such a header: books use another on left pages, none on a chapter's first
-MAX_LENGTH = 100  # characters: longer text is no running header
-MAY_REPEAT = frozenset({Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.PICTURE}) | FURNITURE
+_MARGIN = 0.2  # of the page's height: a number, date or URL here that is labelled header or footer is one
+_REPEATED = 3  # pages that a text must repeat on; more than half of the document's pages also suffice
+_SAME_PLACE = 0.03  # of the page: repetitions differ by less from their median position
+_GRID_STEP = 0.02  # of the page: a header of changing text keeps its base line and an edge or its centre
+_MIN_SHARE = 1 / 3  # of the pages must have such a header: books use another on left pages, none on a chapter's first
+_MAX_LENGTH = 100  # characters: longer text is no running header
+_MAY_REPEAT = frozenset({Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.PICTURE}) | FURNITURE
 _PAGE_NUMBER_PATTERN = (
     r"(?:page|seite|p\.)\s*\d+(?:\s*(?:of|von|/)\s*\d+)?|\d+\s*(?:of|von|/)\s*\d+|-\s*\d+\s*-|第\s*\d+\s*页"
 )
@@ -56,7 +56,7 @@ _NUMBERED_UNIT = re.compile(
     r"|abschnitt|kapitel|teil|anhang|frage)\s*\d+[.:)]?",
     re.I,
 )
-MAX_STAMP = 400  # characters: Wiley's note has 350
+_MAX_STAMP = 400  # characters: Wiley's note has 350
 _NUMBER_DATE_OR_URL = re.compile(rf"(?:{_DATE})(?:,?\s*{_TIME})?|{_URL}|{_NUMBER.pattern}", re.I)
 
 
@@ -82,7 +82,7 @@ def _to_body(element: Element) -> Element:
     if element.kind not in FURNITURE:
         return element.model_copy(update={"content_layer": Layer.BODY})
     kind = Kind.FOOTNOTE if _is_note(element) else Kind.TEXT
-    flags = (*element.flags, *((Flag.APART,) if len(element.text) <= MAX_LENGTH else ()))
+    flags = (*element.flags, *((Flag.APART,) if len(element.text) <= _MAX_LENGTH else ()))
     return element.model_copy(
         update={"kind": kind, "category": kind.category, "content_layer": Layer.BODY, "flags": flags}
     )
@@ -104,7 +104,7 @@ def _is_marginal(element: Element) -> bool:
 
 def _is_stamp(text: str) -> bool:
     """Whether a text says who downloaded the file and when, or names it in an archive."""
-    return len(text) <= MAX_STAMP and bool(_STAMP.fullmatch(text.strip()))
+    return len(text) <= _MAX_STAMP and bool(_STAMP.fullmatch(text.strip()))
 
 
 def is_lone_number(element: Element) -> bool:
@@ -113,7 +113,7 @@ def is_lone_number(element: Element) -> bool:
 
 
 def _in_margin(element: Element) -> bool:
-    return element.box is None or not MARGIN < element.box.centre[1] < 1 - MARGIN
+    return element.box is None or not _MARGIN < element.box.centre[1] < 1 - _MARGIN
 
 
 def _is_note(element: Element) -> bool:
@@ -151,11 +151,11 @@ def _is_page_number(element: Element) -> bool:
 def _find_band(element: Element) -> str | None:
     """The margin in which the element lies: top, bottom or side; None for the rest of the page."""
     box = element.box
-    if box is None or element.kind not in MAY_REPEAT:
+    if box is None or element.kind not in _MAY_REPEAT:
         return None
     if box.y1 <= BAND or box.y0 >= 1 - BAND:
         return "top" if box.y1 <= BAND else "bottom"
-    return "side" if box.x1 <= SIDE or box.x0 >= 1 - SIDE else None
+    return "side" if box.x1 <= _SIDE or box.x0 >= 1 - _SIDE else None
 
 
 def _measure_position(element: Element, band: str) -> float:
@@ -193,14 +193,14 @@ def _find_repetitions(group: Sequence[Element], band: str, pages: int) -> set[st
     Without a label, fewer repetitions may be a coincidence, and numbers must be those of pages: clauses have others.
     """
     median = statistics.median_low(_measure_position(element, band) for element in group)
-    aligned = [element for element in group if abs(_measure_position(element, band) - median) <= SAME_PLACE]
+    aligned = [element for element in group if abs(_measure_position(element, band) - median) <= _SAME_PLACE]
     count = len({element.page for element in aligned})
     on_most_pages = count >= 2 and 2 * count > pages
-    if not on_most_pages and (count < REPEATED or _are_notes(aligned)):
+    if not on_most_pages and (count < _REPEATED or _are_notes(aligned)):
         return set()
     if any(element.kind in FURNITURE for element in aligned) or aligned[0].is_figure:
         return {element.id for element in aligned}
-    if count < REPEATED or prose.is_unfinished(aligned[0].text) or not _have_page_numbers(aligned):
+    if count < _REPEATED or prose.is_unfinished(aligned[0].text) or not _have_page_numbers(aligned):
         return set()
     if aligned[0].is_heading:
         aligned = aligned[1:]  # a name above each page of a chapter or document: the first one is its heading
@@ -231,7 +231,7 @@ def _are_notes(group: Sequence[Element]) -> bool:
     offsets = Counter(
         int(note[0]) - element.page for note, element in zip(notes, group, strict=True) if note and note[0].isdecimal()
     )
-    return not offsets or offsets.most_common(1)[0][1] < REPEATED
+    return not offsets or offsets.most_common(1)[0][1] < _REPEATED
 
 
 def _find_running(elements: Sequence[Element], repeated: set[str]) -> set[str]:
@@ -248,7 +248,7 @@ def _find_running(elements: Sequence[Element], repeated: set[str]) -> set[str]:
             for cell in _locate_on_grids(element):
                 pages_of[cell].add(element.page)
                 labelled_of[cell].add(_make_title_key(element.text))
-    required = max(REPEATED, len({element.page for element in elements}) * MIN_SHARE)
+    required = max(_REPEATED, len({element.page for element in elements}) * _MIN_SHARE)
 
     def is_running(element: Element) -> bool:
         cells = [cell for cell in _locate_on_grids(element) if len(pages_of[cell]) >= required]
@@ -268,12 +268,12 @@ def _make_title_key(text: str) -> str:
 
 def _may_be_unlabelled(element: Element) -> bool:
     """Whether a line may be a running title although no label says so."""
-    is_line = element.kind in (Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER) and len(element.text) <= MAX_LENGTH
+    is_line = element.kind in (Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER) and len(element.text) <= _MAX_LENGTH
     return is_line and _find_band(element) in ("top", "bottom") and bool(_make_title_key(element.text))
 
 
 def _may_be_running(element: Element) -> bool:
-    is_short = len(element.text) <= MAX_LENGTH
+    is_short = len(element.text) <= _MAX_LENGTH
     return element.kind in FURNITURE and _in_margin(element) and is_short and not _is_note(element)
 
 
@@ -288,4 +288,4 @@ def _locate_on_grids(element: Element) -> Iterator[tuple[int, ...]]:
     x, y = element.box.centre
     anchors = enumerate((element.box.x0, x, element.box.x1))
     for (anchor, at), right, down in product(anchors, (0, 0.5), (0, 0.5)):
-        yield anchor, int(2 * right), int(2 * down), int(at / GRID_STEP + right), int(y / GRID_STEP + down)
+        yield anchor, int(2 * right), int(2 * down), int(at / _GRID_STEP + right), int(y / _GRID_STEP + down)

@@ -29,9 +29,9 @@ _SCRIPTS = {
 }
 _LETTER_PATTERNS = {language: re.compile(f"[{letters}]") for language, (letters, _) in _SCRIPTS.items()}
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
-MIN_FUNCTION_WORDS = 5  # of a language: fewer may be names and quotations in it
-CJK_WEIGHT = 3  # a Han or Hangul character carries about as much information as three Latin letters
-MIN_KANA_SHARE = 0.1  # of Han and kana: Japanese prose always has more; Chinese pages have only some quoted kana
+_MIN_FUNCTION_WORDS = 5  # of a language: fewer may be names and quotations in it
+_CJK_WEIGHT = 3  # a Han or Hangul character carries about as much information as three Latin letters
+_MIN_KANA_SHARE = 0.1  # of Han and kana: Japanese prose always has more; Chinese pages have only some quoted kana
 _FUNCTION_WORDS = {
     "en": "the of and to in is that for with are this was by from which be",
     "de": "der die das und den von zu mit sich auf für ist im dem nicht ein eine wird",
@@ -53,7 +53,7 @@ _SENTENCE_END = re.compile(
 )
 _TOO_LARGE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{8,});?")  # Python converts no number of thousands of digits
 _NO_PROSE = re.compile(rf"{maths.FORMULA.pattern}|https?://\S+|<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->")
-LONGEST_WORD = 40  # characters that are searched for an abbreviation: more are a repetition
+_LONGEST_WORD = 40  # characters that are searched for an abbreviation: more are a repetition
 _LAST_WORD = re.compile(r"[^\W_](?:[\w.]*\w)?$")
 _SENTENCE_CLOSED = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 _FINISHED = re.compile(r"[.!?…:。！？：][\"'”’»)\]」』）]*(?:\[\^?\d+\]|[¹²³⁰⁴-⁹])*$")
@@ -62,20 +62,20 @@ _CJ_EDGE = re.compile(f"[{HAN}{KANA}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]")
 _CJK = re.compile(f"[{HAN}{KANA}{HANGUL}]")
 _WORD = re.compile(rf"[{HAN}{KANA}]|[^\W_{HAN}{KANA}]+")
 MAX_SENTENCE = 400  # characters: a longer sentence is cut in a summary
-MAX_SENSELESS_SHARE = 0.3  # of meaningless characters: with more, the fonts map glyphs to wrong characters
-VOWELS = frozenset("aeiouy")
-MIN_VOWEL_SHARE = 0.2  # of the letters: correct pages have 0.34 and more, one with wrongly mapped fonts had 0.13
-MIN_LETTERS = 100  # of distinct words, as in 200 letters of running text: fewer say nothing about vowels
-MAX_ACRONYM = 3  # letters: a page may hold GND, VDD and SCK without any vowel
+_MAX_SENSELESS_SHARE = 0.3  # of meaningless characters: with more, the fonts map glyphs to wrong characters
+_VOWELS = frozenset("aeiouy")
+_MIN_VOWEL_SHARE = 0.2  # of the letters: correct pages have 0.34 and more, one with wrongly mapped fonts had 0.13
+_MIN_LETTERS = 100  # of distinct words, as in 200 letters of running text: fewer say nothing about vowels
+_MAX_ACRONYM = 3  # letters: a page may hold GND, VDD and SCK without any vowel
 
 
 def detect_language(text: str, hint: str | None = None) -> str | None:
     """The language of most of the text; None without letters. `hint` decides between languages of one script."""
     counts = {name: len(pattern.findall(text)) for name, pattern in _LETTER_PATTERNS.items()}
     han, kana = counts["zh"], counts["ja"]
-    if kana >= MIN_KANA_SHARE * (han + kana):
+    if kana >= _MIN_KANA_SHARE * (han + kana):
         counts["zh"], counts["ja"] = 0, han + kana
-    weights = {name: n * (CJK_WEIGHT if name in ("zh", "ja", "ko") else 1) for name, n in counts.items()}
+    weights = {name: n * (_CJK_WEIGHT if name in ("zh", "ja", "ko") else 1) for name, n in counts.items()}
     best = max(weights, key=weights.__getitem__)
     if weights[best] < (latin := len(_LATIN.findall(text))):
         return _detect_latin_language(text, hint)
@@ -98,7 +98,7 @@ def detect_part_language(text: str, expected: str | None) -> str | None:
     language = detect_language(text, expected if has_own_letters else None)
     if language is None or (expected and language[:2] == expected[:2]):
         return expected
-    if language in _SCRIPTS or _count_function_words(text, language) >= MIN_FUNCTION_WORDS:
+    if language in _SCRIPTS or _count_function_words(text, language) >= _MIN_FUNCTION_WORDS:
         return language
     return None if has_own_letters else expected
 
@@ -115,7 +115,7 @@ def split_words(text: str) -> list[str]:
 def is_garbage(text: str) -> bool:
     """Whether fonts map the text layer's glyphs wrongly: to meaningless characters, or to words with hardly a vowel."""
     characters = re.sub(r"[ \t\r\n]", "", text)
-    return sum(map(is_senseless, characters)) > MAX_SENSELESS_SHARE * len(characters) or _lacks_vowels(text)
+    return sum(map(is_senseless, characters)) > _MAX_SENSELESS_SHARE * len(characters) or _lacks_vowels(text)
 
 
 def is_senseless(character: str) -> bool:
@@ -126,11 +126,11 @@ def is_senseless(character: str) -> bool:
 def _lacks_vowels(text: str) -> bool:
     """Whether so few letters are vowels that fonts must map them wrongly. Ignores repetitions, numbers and acronyms."""
     distinct = {
-        word for word in split_words(text) if word.isalpha() and not (word.isascii() and len(word) <= MAX_ACRONYM)
+        word for word in split_words(text) if word.isalpha() and not (word.isascii() and len(word) <= _MAX_ACRONYM)
     }
     letters = [letter for letter in unicodedata.normalize("NFD", "".join(distinct)) if letter.isalpha()]
-    consonants = sum("a" <= letter <= "z" and letter not in VOWELS for letter in letters)
-    return len(letters) >= MIN_LETTERS and consonants > (1 - MIN_VOWEL_SHARE) * len(letters)
+    consonants = sum("a" <= letter <= "z" and letter not in _VOWELS for letter in letters)
+    return len(letters) >= _MIN_LETTERS and consonants > (1 - _MIN_VOWEL_SHARE) * len(letters)
 
 
 def unescape(text: str) -> str:
@@ -209,7 +209,7 @@ def split_sentences(text: str) -> list[str]:
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
     parts, start = [], 0
     for match in _SENTENCE_END.finditer(text):
-        before = text[max(start, match.start() - LONGEST_WORD) : match.start()]
+        before = text[max(start, match.start() - _LONGEST_WORD) : match.start()]
         if not _is_abbreviation(before, match.group()):
             parts.append(text[start : match.end()])
             start = match.end()

@@ -12,11 +12,11 @@ from twopass.document import FIGURES, HEADINGS, Analysis, Element, Kind, Section
 from twopass.text import headings, prose
 from twopass.text.headings import Outline
 
-MAX_KEYWORDS, MIN_KEYWORDS = 10, 5
-SECTION_SENTENCES = 3
-MIN_PROSE = 8  # words: shorter prose only introduces what follows it
-VISUALS = FIGURES | {Kind.TABLE}
-SUMMARY_SOURCE = 6000  # characters of a section that its summary is chosen from
+_MAX_KEYWORDS, _MIN_KEYWORDS = 10, 5
+_SECTION_SENTENCES = 3
+_MIN_PROSE = 8  # words: shorter prose only introduces what follows it
+_VISUALS = FIGURES | {Kind.TABLE}
+_SUMMARY_SOURCE = 6000  # characters of a section that its summary is chosen from
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _select_keywords(elements: Sequence[Element]) -> tuple[str, ...]:
             spellings.setdefault(folded, keyword)
             scores[folded] += (2 if element.is_heading else 1) / (rank + 1)
     best = sorted(scores, key=lambda folded: -scores[folded])
-    return prose.select_distinct((spellings[folded] for folded in best), MAX_KEYWORDS, MIN_KEYWORDS)
+    return prose.select_distinct((spellings[folded] for folded in best), _MAX_KEYWORDS, _MIN_KEYWORDS)
 
 
 def _summarize(own: Sequence[Element], own_and_nested: Sequence[Element], keywords: Sequence[str]) -> str | None:
@@ -161,12 +161,12 @@ def _summarize(own: Sequence[Element], own_and_nested: Sequence[Element], keywor
     If the section has hardly any prose itself, the summaries of its own tables and figures come first. Without any
     prose, take those of the subsections: of tables and figures, else of other elements, else of headings.
     """
-    summary = prose.summarize(_collect_prose(own_and_nested), keywords, SECTION_SENTENCES)
-    if summary and len(prose.split_words(_collect_prose(own))) >= MIN_PROSE:
+    summary = prose.summarize(_collect_prose(own_and_nested), keywords, _SECTION_SENTENCES)
+    if summary and len(prose.split_words(_collect_prose(own))) >= _MIN_PROSE:
         return summary
-    fallbacks = (VISUALS, frozenset(Kind) - HEADINGS, HEADINGS)
+    fallbacks = (_VISUALS, frozenset(Kind) - HEADINGS, HEADINGS)
     return (
-        _join_summaries(own, VISUALS)
+        _join_summaries(own, _VISUALS)
         or summary
         or next(filter(None, (_join_summaries(own_and_nested, kinds) for kinds in fallbacks)), None)
     )
@@ -175,22 +175,22 @@ def _summarize(own: Sequence[Element], own_and_nested: Sequence[Element], keywor
 def _join_summaries(elements: Sequence[Element], kinds: Collection[Kind]) -> str | None:
     """The first summaries of the elements of these kinds."""
     summaries = (element.summary for element in elements if element.kind in kinds and not element.continues)
-    return prose.join_sentences([text for text in dict.fromkeys(summaries) if text][:SECTION_SENTENCES]) or None
+    return prose.join_sentences([text for text in dict.fromkeys(summaries) if text][:_SECTION_SENTENCES]) or None
 
 
 def _collect_prose(elements: Sequence[Element]) -> str:
     """The paragraphs, each joined with its continuations. If they are too short together, list items as well."""
     paragraphs = [element for element in elements if element.kind is Kind.TEXT]
     counts = accumulate(len(prose.split_words(element.text)) for element in paragraphs)
-    if not any(count >= MIN_PROSE for count in counts):
+    if not any(count >= _MIN_PROSE for count in counts):
         paragraphs = [element for element in elements if element.kind in (Kind.TEXT, Kind.LIST_ITEM)]
     texts: list[str] = []
     for element in paragraphs:
         text = prose.to_one_line(element.text)
         if element.continues and texts:
             texts[-1] = "".join(prose.join_lines(texts[-1], text))
-        elif sum(map(len, texts)) > SUMMARY_SOURCE:
+        elif sum(map(len, texts)) > _SUMMARY_SOURCE:
             break
         else:
             texts.append(text)
-    return "\n\n".join(texts)[:SUMMARY_SOURCE]
+    return "\n\n".join(texts)[:_SUMMARY_SOURCE]

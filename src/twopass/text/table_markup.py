@@ -10,7 +10,7 @@ from functools import partial
 from twopass.document import Cell, Table
 from twopass.text import direction
 
-COMPLEX_SHARE = 0.3  # of the cells: a table with more spanning cells is complex
+_COMPLEX_SHARE = 0.3  # of the cells: a table with more spanning cells is complex
 MAX_GRID = 100_000  # places of a GFM table, which writes all of them: of a ragged table most are empty
 _escape_html = partial(html.escape, quote=False)
 
@@ -25,7 +25,7 @@ def build_table(rows: int, cols: int, cells: Sequence[Cell]) -> Table:
         rows=rows,
         cols=cols,
         cells=tuple(cells),
-        complexity="complex" if len(spanning) > COMPLEX_SHARE * max(len(cells), 1) else "simple",
+        complexity="complex" if len(spanning) > _COMPLEX_SHARE * max(len(cells), 1) else "simple",
     )
 
 

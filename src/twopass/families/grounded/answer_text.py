@@ -7,7 +7,7 @@ from html import unescape
 
 from twopass.text import maths
 
-MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
+_MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
 _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
 _DISPLAY = re.compile(rf"{maths.DISPLAY}|\$\$((?:[^$]|\$(?!\$))++)\$\$")
 _CENTER_TAG = re.compile(r"</?center\s*>", flags=re.IGNORECASE)
@@ -131,7 +131,7 @@ def cut_headings(text: str, headings: str) -> str:
     for index, letter in enumerate(text):
         if matched == len(expected):
             is_next_word = not letter.isspace() and not letter.islower() and letter.isalpha()
-            return text[index:] if is_next_word and matched >= MIN_HEADING_LETTERS else text
+            return text[index:] if is_next_word and matched >= _MIN_HEADING_LETTERS else text
         if letter.isspace():
             continue
         if letter != expected[matched]:

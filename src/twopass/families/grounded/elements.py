@@ -13,7 +13,7 @@ from twopass.families.grounded.grounding import Block
 from twopass.text import headings, prose
 
 # Labels that the models use (title … equation), and more that other users of them have reported.
-LABEL_KINDS = {
+_LABEL_KINDS = {
     "title": Kind.TITLE,
     "heading": Kind.TITLE,
     "sub_title": Kind.SECTION_HEADER,
@@ -59,7 +59,7 @@ LABEL_KINDS = {
     "page_number": Kind.PAGE_FOOTER,
 }
 # An unknown label gets the kind of the first of these that it contains.
-LABEL_PARTS = (
+_LABEL_PARTS = (
     ("caption", Kind.CAPTION),
     ("footnote", Kind.FOOTNOTE),
     ("title", Kind.TITLE),
@@ -76,8 +76,8 @@ LABEL_PARTS = (
     ("image", Kind.PICTURE),
     ("figure", Kind.PICTURE),
 )
-DIAGRAM_PARTS = ("figure", "diagram", "flow")  # in labels of pictures that are drawings
-PROSE_KINDS = frozenset(
+_DIAGRAM_PARTS = ("figure", "diagram", "flow")  # in labels of pictures that are drawings
+_PROSE_KINDS = frozenset(
     {Kind.TEXT, Kind.LIST_ITEM, Kind.CAPTION, Kind.FOOTNOTE, Kind.TITLE, Kind.SECTION_HEADER} | FURNITURE
 )
 
@@ -102,9 +102,9 @@ def build_elements(blocks: Sequence[Block], page: int) -> tuple[Element, ...]:
 def classify_label(label: str | None) -> Kind:
     """The kind of a label; an unknown label is classified by the words in it."""
     normalized = (label or "text").lower().strip().replace("-", "_").replace(" ", "_")
-    if normalized in LABEL_KINDS:
-        return LABEL_KINDS[normalized]
-    return next((kind for part, kind in LABEL_PARTS if part in normalized), Kind.TEXT)
+    if normalized in _LABEL_KINDS:
+        return _LABEL_KINDS[normalized]
+    return next((kind for part, kind in _LABEL_PARTS if part in normalized), Kind.TEXT)
 
 
 def _split_blocks(blocks: Sequence[Block]) -> Iterator[Piece]:
@@ -260,7 +260,7 @@ def _classify_text(text: str) -> Kind:
 
 def _category(kind: Kind, label: str | None) -> Category:
     normalized = (label or "").lower()
-    if kind is Kind.PICTURE and any(part in normalized for part in DIAGRAM_PARTS):
+    if kind is Kind.PICTURE and any(part in normalized for part in _DIAGRAM_PARTS):
         return Category.DIAGRAM
     return kind.category
 
@@ -269,7 +269,7 @@ def _plain_text(kind: Kind, content: str) -> str:
     """The content as plain text."""
     if kind in HEADINGS:
         return prose.to_one_line(answer_text.fix_hyphens(answer_text.strip_emphasis(answer_text.strip_hashes(content))))
-    if kind in PROSE_KINDS:
+    if kind in _PROSE_KINDS:
         return answer_text.fix_hyphens(answer_text.strip_emphasis(content)).strip()
     if kind is Kind.CODE:
         return _strip_fences(content)

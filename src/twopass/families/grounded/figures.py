@@ -14,7 +14,7 @@ from typing import NamedTuple
 from twopass.document import Axis, Category, Component, Connection, Figure, Kind, Table
 from twopass.families import table_parser
 
-MAX_SMILES_LENGTH = 500
+_MAX_SMILES_LENGTH = 500
 _ATOMS = r"\[[^\[\]\s]{1,20}\]|Br|Cl|[BCNOPSFI]|[bcnops]"
 _SMILES = re.compile(rf"(?:{_ATOMS}|[=#$:/\\.()+%-]|\d)+")
 _BOND = re.compile(r"[=#()\[\]]|[cnos]\d")
@@ -25,7 +25,7 @@ _LINE = re.compile(rf"{_PAIR}\s*--?\s*{_PAIR}")
 _CENTRE = re.compile(rf"circle_center\W{{1,8}}{_PAIR}", flags=re.IGNORECASE)
 _RADIUS = re.compile(r"radius\W{1,8}(\d+(?:\.\d+)?)", flags=re.IGNORECASE)
 _UNIT = re.compile(r"[(\[（]([^()\[\]（）]{1,20})[)\]）]\s*$")
-# Words of a description that show what a picture is; those of the first sentence count FIRST_SENTENCE_WEIGHT times.
+# Words of a description that show what a picture is; those of the first sentence count _FIRST_SENTENCE_WEIGHT times.
 # DeepSeek-OCR describes in English, other models also in Korean and Chinese. With re.ASCII, \b separates Latin letters
 # from those of other scripts, too.
 _GRAPH = re.compile(
@@ -43,7 +43,7 @@ _DIAGRAM = re.compile(
     r"|思[维維][导導][图圖]|箭[头頭]|[節节][点點]",
     flags=re.IGNORECASE | re.ASCII,
 )
-FIRST_SENTENCE_WEIGHT = 3
+_FIRST_SENTENCE_WEIGHT = 3
 _DESCRIPTION_START = re.compile(
     r"(?:the|this)\s+(?:image|figure|picture|diagram|chart|graph|plot|photo)|here is|sure|[{<\[]"
     r"|(?:이|해당|제시된)\s*(?:이미지|그림|사진|도표|그래프|차트|다이어그램)"
@@ -83,7 +83,7 @@ _INTEGER = re.compile(r"\d{1,9}")
 _NUMBER = re.compile(r"([^\w()\[\]+−.,-]{0,3})([+−-]?\d+(?:[.,]\d+)*)([^\d()\[\]]{0,12})")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _THOUSANDS_OR_DECIMALS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")  # 1.234 is one or the other, by language
-MIN_TREND_POINTS = 3
+_MIN_TREND_POINTS = 3
 
 
 class FigureReading(NamedTuple):
@@ -95,7 +95,7 @@ class FigureReading(NamedTuple):
 
     @classmethod
     def of(cls, figure: Figure) -> FigureReading:
-        category = choose_category(figure)
+        category = _choose_category(figure)
         return cls(Kind.CHART if category is Category.GRAPH else Kind.PICTURE, category, figure)
 
 
@@ -129,7 +129,7 @@ def derive_trends(table: Table) -> tuple[str, ...]:
     """
     texts = {(cell.row, cell.col): " ".join(cell.text.split()) for cell in table.cells}
     labels = [texts.get((row, 0), "") for row in range(1, table.rows)]
-    if len(labels) < MIN_TREND_POINTS or not _is_growing([tuple(map(int, _INTEGER.findall(x))) for x in labels]):
+    if len(labels) < _MIN_TREND_POINTS or not _is_growing([tuple(map(int, _INTEGER.findall(x))) for x in labels]):
         return ()
     trends = []
     for column in range(1, table.cols):
@@ -174,7 +174,7 @@ def _parse_axis(title: str) -> Axis:
 def find_smiles(answer: str) -> str | None:
     """The SMILES string if the answer is one and nothing else; words in capitals do not count."""
     text = _FENCE.sub("", answer).strip()
-    if not 3 <= len(text) <= MAX_SMILES_LENGTH or not _SMILES.fullmatch(text):
+    if not 3 <= len(text) <= _MAX_SMILES_LENGTH or not _SMILES.fullmatch(text):
         return None
     atoms = len(re.findall(_ATOMS, text))
     is_balanced = text.count("(") == text.count(")") and text.count("[") == text.count("]")
@@ -199,7 +199,7 @@ def parse_geometry(answer: str) -> Figure | None:
     return Figure(type="geometry", components=tuple(components), connections=lines, underlying_type="drawing")
 
 
-def choose_category(figure: Figure) -> Category:
+def _choose_category(figure: Figure) -> Category:
     """Decide the category by what was extracted from a figure, and otherwise by the words of its description.
 
     | extracted | words of the description | category |
@@ -256,4 +256,4 @@ def is_description(answer: str) -> bool:
 
 def _weigh_words(words: re.Pattern[str], description: str) -> int:
     first_sentence = re.split(r"(?<=[.!?。])\s*", description, maxsplit=1)[0]
-    return len(words.findall(description)) + (FIRST_SENTENCE_WEIGHT - 1) * len(words.findall(first_sentence))
+    return len(words.findall(description)) + (_FIRST_SENTENCE_WEIGHT - 1) * len(words.findall(first_sentence))

@@ -23,9 +23,9 @@ from functools import lru_cache
 
 from twopass.document import Box, Flag
 
-CACHE_SIZE, MAX_CACHED_LENGTH = 4096, 200  # coordinates of tags, and characters of each
+_CACHE_SIZE, _MAX_CACHED_LENGTH = 4096, 200  # coordinates of tags, and characters of each
 GRID = 999  # boxes run 0..999 inclusive (run_dpsk_ocr_pdf.py)
-CUT_TAG_LENGTH = 200  # characters at the end that are searched for a tag that is cut off
+_CUT_TAG_LENGTH = 200  # characters at the end that are searched for a tag that is cut off
 Corners = tuple[float, float, float, float]
 
 _SPECIAL = r"(?:<\|/?[A-Za-z_▁]{1,30}\|>|<｜[^\s｜<>]{1,40}｜>)"  # no space inside: F# pipes are `f <| x |> g`
@@ -111,7 +111,7 @@ def parse(text: str, any_label: bool = False) -> GroundedAnswer:
     tags = list(_TAG.finditer(complete))
     if not tags:
         tags, cut_tag = _find_bare_tags(complete, any_label)
-        cut = cut_tag.search(complete, max(0, len(complete) - CUT_TAG_LENGTH)) if tags else None
+        cut = cut_tag.search(complete, max(0, len(complete) - _CUT_TAG_LENGTH)) if tags else None
         complete = complete[: cut.start()] if cut else complete
     starts = [tag.start() for tag in tags]
     lead = strip_special_tokens(complete[: starts[0]] if starts else complete)
@@ -145,7 +145,7 @@ def _drop_cut_tag(text: str) -> str:
     last = text.rfind("<|det|>")
     if last >= 0 and _CUT_DET.fullmatch(text, last):
         return text[:last]
-    token = _CUT_TOKEN.search(text, max(0, len(text) - CUT_TAG_LENGTH))
+    token = _CUT_TOKEN.search(text, max(0, len(text) - _CUT_TAG_LENGTH))
     return text[: token.start()] if token else text
 
 
@@ -160,7 +160,7 @@ def _build_block(tag: re.Match[str], content: str) -> Block:
 
 def parse_coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
     """The boxes in a text of brackets and numbers, and whether some numbers gave no box."""
-    return _parse_coordinates_cached(text) if len(text) <= MAX_CACHED_LENGTH else _parse_coordinates(text)
+    return _parse_coordinates_cached(text) if len(text) <= _MAX_CACHED_LENGTH else _parse_coordinates(text)
 
 
 def _parse_coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
@@ -175,7 +175,7 @@ def _parse_coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
 
 
 # A growing answer is parsed many times while it is watched for loops.
-_parse_coordinates_cached = lru_cache(CACHE_SIZE)(_parse_coordinates)
+_parse_coordinates_cached = lru_cache(_CACHE_SIZE)(_parse_coordinates)
 
 
 def _parse_numbers(text: str) -> list[float]:

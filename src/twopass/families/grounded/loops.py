@@ -31,19 +31,19 @@ from twopass.families.grounded.grounding import Block, Corners, parse
 from twopass.text import prose
 
 TAIL = 9000  # characters at the end that are searched: 150 rows of a table, 400 entries of an index
-KEY = 24  # characters at the end that must occur earlier in the text, otherwise nothing repeats
+_KEY = 24  # characters at the end that must occur earlier in the text, otherwise nothing repeats
 # The numbers of the table above.
-SAME_LETTER, SAME_SIGN = 128, 600
-PHRASE_WORDS, SENTENCE_WORDS = 7, 25
-PHRASE_REPEATS, SENTENCE_REPEATS, PARAGRAPH_REPEATS = 100, 20, 6
+_SAME_LETTER, _SAME_SIGN = 128, 600
+_PHRASE_WORDS, _SENTENCE_WORDS = 7, 25
+_PHRASE_REPEATS, _SENTENCE_REPEATS, _PARAGRAPH_REPEATS = 100, 20, 6
 ROW_REPEATS = 150
 NUMBERED_REPEATS = 400
-FLAT_BOXES, TOUCHING_REPEATS, EVEN_REPEATS_FLAGGED, EVEN_REPEATS = 6, 8, 24, 120
-MIN_BLOCKS = min(FLAT_BOXES, TOUCHING_REPEATS, EVEN_REPEATS)
-MAX_ROUNDS = 4  # loops that are cut out of one answer
-MAX_PERIOD = 4  # blocks that are repeated together
-NEW_BLOCKS = 8  # since the last check: six in 128 tokens, the one that was unfinished then and the one that is now
-LATEST_BLOCKS = NEW_BLOCKS + MAX_PERIOD  # in which a loop that is still running repeats itself
+_FLAT_BOXES, _TOUCHING_REPEATS, _EVEN_REPEATS_FLAGGED, _EVEN_REPEATS = 6, 8, 24, 120
+_MIN_BLOCKS = min(_FLAT_BOXES, _TOUCHING_REPEATS, _EVEN_REPEATS)
+_MAX_ROUNDS = 4  # loops that are cut out of one answer
+_MAX_PERIOD = 4  # blocks that are repeated together
+_NEW_BLOCKS = 8  # since the last check: six in 128 tokens, the one that was unfinished then and the one that is now
+_LATEST_BLOCKS = _NEW_BLOCKS + _MAX_PERIOD  # in which a loop that is still running repeats itself
 _DIGITS = re.compile(r"\d+")
 _BOXES = re.compile(r"\[\s*\[")
 _MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>|<(?:[felux]cel|ched|rhed|srow|nl)>")  # HTML and OTSL
@@ -80,10 +80,10 @@ def is_in_loop(text: str) -> bool:
 
 
 def _has_block_loop(tail: str) -> bool:
-    if max(tail.count("<|det|>"), len(_BOXES.findall(tail))) < MIN_BLOCKS:
+    if max(tail.count("<|det|>"), len(_BOXES.findall(tail))) < _MIN_BLOCKS:
         return False  # saves parsing
     blocks = parse(tail[max(tail.find(_find_mark(tail)), 0) :]).blocks
-    return find_impossible_blocks(blocks) is not None or find_evenly_spaced(blocks, EVEN_REPEATS) is not None
+    return _find_impossible_blocks(blocks) is not None or _find_evenly_spaced(blocks, _EVEN_REPEATS) is not None
 
 
 def _find_mark(tail: str) -> str:
@@ -94,7 +94,7 @@ def _find_mark(tail: str) -> str:
 def _may_have_block_loop(tail: str) -> bool:
     """Whether one of the last blocks could be part of a loop. If none is, the rest need not be parsed."""
     start, mark = len(tail), _find_mark(tail)
-    for _ in range(LATEST_BLOCKS):
+    for _ in range(_LATEST_BLOCKS):
         start = tail.rfind(mark, 0, start)
         if start < 0:
             return True  # few blocks, or an answer without tags
@@ -102,15 +102,15 @@ def _may_have_block_loop(tail: str) -> bool:
     placed = _placed_blocks(blocks)
     return len(placed) < len(blocks) or any(
         _is_stuck(placed, n)
-        or any(_repeats_touching(placed, n, k) or _repeats_evenly(placed, n, k) for k in range(1, MAX_PERIOD + 1))
-        for n in range(max(len(placed) - NEW_BLOCKS, 0), len(placed))
+        or any(_repeats_touching(placed, n, k) or _repeats_evenly(placed, n, k) for k in range(1, _MAX_PERIOD + 1))
+        for n in range(max(len(placed) - _NEW_BLOCKS, 0), len(placed))
     )
 
 
 def find_repetition(text: str) -> int | None:
     """The offset from which a text only repeats itself, None where its end is no loop."""
     stripped = text.rstrip()
-    if len(text) - len(stripped) >= SAME_SIGN:
+    if len(text) - len(stripped) >= _SAME_SIGN:
         return len(stripped)
     tail = stripped[-TAIL:]
     if (second := _find_second_copy(tail, _is_loop)) is not None:
@@ -125,7 +125,7 @@ def _may_be_numbered(tail: str) -> bool:
     """Whether the end repeats itself except for numbers, with a period of which enough repetitions fit into TAIL."""
     longest = TAIL // NUMBERED_REPEATS
     without_numbers = _DIGITS.sub("0", tail[-20 * longest :])
-    return len(without_numbers) < KEY + longest or 0 < _period(without_numbers) <= longest
+    return len(without_numbers) < _KEY + longest or 0 < _period(without_numbers) <= longest
 
 
 def _find_second_copy(text: str, is_loop: Callable[[str, int], bool]) -> int | None:
@@ -142,8 +142,8 @@ def _find_second_copy(text: str, is_loop: Callable[[str, int], bool]) -> int | N
 
 
 def _period(text: str) -> int:
-    """The distance to the previous occurrence of the last KEY characters, 0 if there is none."""
-    key = text[-KEY:]
+    """The distance to the previous occurrence of the last _KEY characters, 0 if there is none."""
+    key = text[-_KEY:]
     before = text.rfind(key, 0, len(text) - 1)
     return len(text) - len(key) - before if before >= 0 else 0
 
@@ -157,13 +157,13 @@ def _is_loop(unit: str, times: int) -> bool:
     if has_table_markup(unit):
         return times >= ROW_REPEATS
     if not any(letter.isalnum() for letter in unit):
-        return times * len(unit) >= SAME_SIGN
+        return times * len(unit) >= _SAME_SIGN
     if len(set(unit)) == 1:
-        return times * len(unit) >= SAME_LETTER
+        return times * len(unit) >= _SAME_LETTER
     word_count = len(prose.split_words(unit))
-    if word_count <= PHRASE_WORDS:
-        return times >= PHRASE_REPEATS
-    return times >= (SENTENCE_REPEATS if word_count <= SENTENCE_WORDS else PARAGRAPH_REPEATS)
+    if word_count <= _PHRASE_WORDS:
+        return times >= _PHRASE_REPEATS
+    return times >= (_SENTENCE_REPEATS if word_count <= _SENTENCE_WORDS else _PARAGRAPH_REPEATS)
 
 
 def _is_numbered_loop(unit: str, times: int) -> bool:
@@ -176,14 +176,14 @@ def remove_loops(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], bool]:
     The last block before each loop gets the flag `loop`. Repetitions with places of their own stay.
     """
     kept = [_cut_at_repetition(block) for block in blocks]
-    for _ in range(MAX_ROUNDS):
-        run = find_impossible_blocks(kept)
+    for _ in range(_MAX_ROUNDS):
+        run = _find_impossible_blocks(kept)
         if run is None:
             break
         before = [replace(block, flags=(Flag.LOOP,)) for block in kept[max(run.start - 1, 0) : run.start]]
         kept = [*kept[: max(run.start - 1, 0)], *before, *kept[run.end :]]
     has_loops = len(kept) < len(blocks) or any(Flag.LOOP in block.flags for block in kept)
-    if run := find_evenly_spaced(kept, EVEN_REPEATS_FLAGGED):
+    if run := _find_evenly_spaced(kept, _EVEN_REPEATS_FLAGGED):
         repeated = [replace(block, flags=(*block.flags, Flag.REPEATS)) for block in kept[run.start : run.end]]
         kept = [*kept[: run.start], *repeated, *kept[run.end :]]
     return tuple(kept), has_loops
@@ -194,23 +194,23 @@ def _cut_at_repetition(block: Block) -> Block:
     return block if end is None else replace(block, content=block.content[:end], flags=(Flag.LOOP,))
 
 
-def find_impossible_blocks(blocks: Sequence[Block]) -> Repetition | None:
+def _find_impossible_blocks(blocks: Sequence[Block]) -> Repetition | None:
     """Find the first blocks that no page can contain: without an area, or with the same words in touching boxes."""
     placed = _placed_blocks(blocks)
-    stuck = _find_run(len(placed), partial(_is_stuck, placed), FLAT_BOXES)
+    stuck = _find_run(len(placed), partial(_is_stuck, placed), _FLAT_BOXES)
     touching = [
-        _find_run(len(placed), partial(_repeats_touching, placed, k=k), TOUCHING_REPEATS * k)
-        for k in range(1, MAX_PERIOD + 1)
+        _find_run(len(placed), partial(_repeats_touching, placed, k=k), _TOUCHING_REPEATS * k)
+        for k in range(1, _MAX_PERIOD + 1)
     ]
     return _first_run([stuck, *touching], blocks)
 
 
-def find_evenly_spaced(blocks: Sequence[Block], least: int) -> Repetition | None:
+def _find_evenly_spaced(blocks: Sequence[Block], least: int) -> Repetition | None:
     """Find the first blocks, at least `least`, that repeat the words of earlier ones in evenly spaced boxes."""
     if len(blocks) < least:
         return None
     placed = _placed_blocks(blocks)
-    periods = range(1, MAX_PERIOD + 1)
+    periods = range(1, _MAX_PERIOD + 1)
     runs = [_find_run(len(placed), partial(_repeats_evenly, placed, k=k), least * k) for k in periods]
     return _first_run(runs, blocks)
 

@@ -19,7 +19,7 @@ Formulas and doubtful text are read without boxes. The first row that applies de
 | differs, with fewer signs of a bad reading | any | pass 2 | |
 | differs | any | pass 1 | |
 
-Of two tables with different shapes, pass 2 is used if its words are closer to the text layer, by MIN_OVERLAP_GAIN.
+Of two tables with different shapes, pass 2 is used if its words are closer to the text layer, by _MIN_OVERLAP_GAIN.
 If the layer does not decide, it is used if it has all cells of pass 1 in their order, and more: pass 1 was cut short.
 
 A detected region has no text before pass 2. Its reply is its first reading: it is used as it is, also if it was cut
@@ -46,14 +46,14 @@ from twopass.families.interface import ElementContext, Reply
 from twopass.text import prose
 
 MIN_CROP_SIDE = 20  # pixels, padding included: a smaller crop shows a rule or a dot
-AGREEMENT = 0.9  # similarity from which two readings count as the same
-MIN_COVERAGE = 0.95  # share of one reading's words that the other must have, to have all of them
-MAX_LENGTH_RATIO = 1.3  # a longer second reading includes a neighbour of the crop
-MIN_OVERLAP_GAIN = 0.02  # by which pass 2 must be closer to the text layer than pass 1
-MIN_LAYER_WORDS = 3
-ALL, CHARTS = "all", "charts"  # which figures are described; any other value means none
-BETTER_FROM_CROP = frozenset({Kind.TABLE, Kind.FORMULA})  # the same words get better HTML and LaTeX from a crop
-MAX_SUMMARY_SENTENCES = 3  # of a description
+_AGREEMENT = 0.9  # similarity from which two readings count as the same
+_MIN_COVERAGE = 0.95  # share of one reading's words that the other must have, to have all of them
+_MAX_LENGTH_RATIO = 1.3  # a longer second reading includes a neighbour of the crop
+_MIN_OVERLAP_GAIN = 0.02  # by which pass 2 must be closer to the text layer than pass 1
+_MIN_LAYER_WORDS = 3
+_ALL, _CHARTS = "all", "charts"  # which figures are described; any other value means none
+_BETTER_FROM_CROP = frozenset({Kind.TABLE, Kind.FORMULA})  # the same words get better HTML and LaTeX from a crop
+_MAX_SUMMARY_SENTENCES = 3  # of a description
 _ANSWERED = frozenset({"stop", "length", "loop"})  # the engine gave an answer, though perhaps an unusable one
 # Signs of a bad reading in pass 1, dropped with that reading.
 _RESOLVED_FLAGS = frozenset(
@@ -113,7 +113,7 @@ def _choose_figure_question(element: Element, replies: Sequence[Reply], descript
         return QuestionName.FIGURE_DATA
     if len(replies) > 1:
         return None
-    is_wanted = descriptions == ALL or (descriptions == CHARTS and apply_replies(element, replies).kind is Kind.CHART)
+    is_wanted = descriptions == _ALL or (descriptions == _CHARTS and apply_replies(element, replies).kind is Kind.CHART)
     return QuestionName.DESCRIPTION if is_wanted else None
 
 
@@ -163,7 +163,7 @@ def judge(first: Element, second: Element, layer_text: str | None) -> Verdict:
     if first.table and second.table and _has_other_shape(second.table, first.table):
         score = min(score, agreement.cell_overlap(first.table, second.table))
         return Verdict(2 if _is_more_complete(first, second, layer_text) else 1, score, (Flag.PASS2_DISAGREES,))
-    flags = (Flag.PASS2_DISAGREES,) if score < AGREEMENT else ()
+    flags = (Flag.PASS2_DISAGREES,) if score < _AGREEMENT else ()
     return Verdict(2 if _is_better(first, second, score, layer_text) else 1, score, flags)
 
 
@@ -176,9 +176,9 @@ def _is_better(first: Element, second: Element, score: float, layer_text: str | 
         return False
     gain = _measure_gain(one, other, layer_text)
     if gain is not None:
-        return gain > MIN_OVERLAP_GAIN
-    if score >= AGREEMENT:
-        return first.kind in BETTER_FROM_CROP or Flag.DOUBTFUL in first.flags
+        return gain > _MIN_OVERLAP_GAIN
+    if score >= _AGREEMENT:
+        return first.kind in _BETTER_FROM_CROP or Flag.DOUBTFUL in first.flags
     return _extends(first, one, other) or _count_defects(other) < _count_defects(one)
 
 
@@ -186,7 +186,7 @@ def _is_more_complete(first: Element, second: Element, layer_text: str | None) -
     """Whether to use the second of two tables with different shapes."""
     assert first.table and second.table
     gain = _measure_gain(first.text, second.text, layer_text) or 0.0
-    if gain < 0 or gain > MIN_OVERLAP_GAIN:
+    if gain < 0 or gain > _MIN_OVERLAP_GAIN:
         return gain > 0
     # The layer has no words of the table, or the missing cells are a small part of it.
     keeps_spans = _count_spans(second.table) >= _count_spans(first.table)
@@ -195,7 +195,7 @@ def _is_more_complete(first: Element, second: Element, layer_text: str | None) -
 
 def _measure_gain(first: str, second: str, layer_text: str | None) -> float | None:
     """By how much the second text is closer to the text layer; None where the layer has too few words to tell."""
-    if not layer_text or len(prose.split_words(layer_text)) < MIN_LAYER_WORDS:
+    if not layer_text or len(prose.split_words(layer_text)) < _MIN_LAYER_WORDS:
         return None
     return agreement.word_overlap(second, layer_text) - agreement.word_overlap(first, layer_text)
 
@@ -211,7 +211,7 @@ def _count_spans(table: Table) -> int:
 
 def _covers(first: str, second: str) -> bool:
     """Whether the second text has nearly all words of the first."""
-    return (agreement.word_coverage(first, second) or 0.0) >= MIN_COVERAGE
+    return (agreement.word_coverage(first, second) or 0.0) >= _MIN_COVERAGE
 
 
 def _extends(element: Element, first: str, second: str) -> bool:
@@ -221,7 +221,7 @@ def _extends(element: Element, first: str, second: str) -> bool:
     """
     if element.is_heading or element.kind is Kind.CAPTION:
         return False
-    return len(first) < len(second) <= MAX_LENGTH_RATIO * len(first) and _covers(first, second)
+    return len(first) < len(second) <= _MAX_LENGTH_RATIO * len(first) and _covers(first, second)
 
 
 def _count_defects(text: str) -> int:
@@ -357,7 +357,7 @@ def _apply_figure_reading(element: Element, reading: FigureReading, reply: Reply
 
 
 def _summarize(description: str) -> str | None:
-    return prose.join_sentences(prose.split_sentences(prose.strip_markup(description))[:MAX_SUMMARY_SENTENCES]) or None
+    return prose.join_sentences(prose.split_sentences(prose.strip_markup(description))[:_MAX_SUMMARY_SENTENCES]) or None
 
 
 def _add_visible_text(element: Element, text: str, reply: Reply) -> Element:

@@ -26,11 +26,11 @@ _KINDS = {
     "page-header": Kind.PAGE_HEADER,
     "page-footer": Kind.PAGE_FOOTER,
 }
-MAX_HEADING_WORDS = 25  # a longer heading that ends like a sentence is a paragraph
-TITLE_SIZE_RATIO = 1.25  # how much larger than every other heading of page 1 the title must be
+_MAX_HEADING_WORDS = 25  # a longer heading that ends like a sentence is a paragraph
+_TITLE_SIZE_RATIO = 1.25  # how much larger than every other heading of page 1 the title must be
 # Smallest type size over the page's body size, and its level; text/headings.py may correct it.
-LEVELS = ((1.4, 1), (1.15, 2), (0.98, 3))
-INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
+_LEVELS = ((1.4, 1), (1.15, 2), (0.98, 3))
+_INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
 _SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
 _UNNAMED_BULLET = re.compile(r"^\ufffd(?=\s+\S)")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
@@ -85,7 +85,7 @@ def _begins_item(line: LayoutLine, items: Sequence[Sequence[LayoutLine]]) -> boo
         return last is not None and _is_next_number(last, found.group(2))
     if not (dash := _DASH.match(line.text)):
         return False
-    left, tolerance = line.box[0], INDENT_TOLERANCE * max(line.size, 1.0)
+    left, tolerance = line.box[0], _INDENT_TOLERANCE * max(line.size, 1.0)
     dashed = [first for first in firsts if (other := _DASH.match(first.text)) and other.group(1) == dash.group(1)]
     is_aligned = any(abs(left - first.box[0]) <= tolerance for first in dashed)
     return is_aligned or left > max(other.box[0] for other in items[-1]) + tolerance
@@ -144,7 +144,7 @@ def _classify(region: LayoutRegion, layout: PageLayout, role: Role | None) -> Ki
 
 
 def _is_prose(text: str) -> bool:
-    return len(prose.split_words(text)) > MAX_HEADING_WORDS and prose.ends_sentence(text)
+    return len(prose.split_words(text)) > _MAX_HEADING_WORDS and prose.ends_sentence(text)
 
 
 def _build_text(region: LayoutRegion, kind: Kind) -> str:
@@ -200,7 +200,7 @@ def _list_item_markdown(text: str, lines: Sequence[LayoutLine], common_style: st
 def _level(region: LayoutRegion, body: float) -> int:
     """Guess the level from the type size; the document's numbering and outline may correct it."""
     ratio = region.size / body
-    return next((level for least, level in LEVELS if ratio >= least), len(LEVELS) + 1)
+    return next((level for least, level in _LEVELS if ratio >= least), len(_LEVELS) + 1)
 
 
 def _find_title(built: Sequence[tuple[LayoutRegion, Element]], body: float) -> LayoutRegion | None:
@@ -210,7 +210,7 @@ def _find_title(built: Sequence[tuple[LayoutRegion, Element]], body: float) -> L
         return None
     (first, element), others = candidates[0], candidates[1:]
     next_largest = max((region.size for region, _ in others), default=body)
-    return first if element.numbering is None and first.size >= TITLE_SIZE_RATIO * next_largest > 0 else None
+    return first if element.numbering is None and first.size >= _TITLE_SIZE_RATIO * next_largest > 0 else None
 
 
 def _as_title(element: Element) -> Element:

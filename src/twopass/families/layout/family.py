@@ -17,9 +17,9 @@ from twopass.families.layout.elements import build_elements
 from twopass.families.layout.page_layout import PageLayout
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
-PROMPT = "layout"
-LADDER = (Rung(NORMAL, PROMPT),)
-MODES = frozenset({"auto", "tiny", "small", "base", "large", "gundam"})
+_PROMPT = "layout"
+_LADDER = (Rung(NORMAL, _PROMPT),)
+_MODES = frozenset({"auto", "tiny", "small", "base", "large", "gundam"})
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LayoutFamily(Family):
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        return MappingProxyType({"page": PROMPT})
+        return MappingProxyType({"page": _PROMPT})
 
     @property
     def canary(self) -> None:
@@ -40,13 +40,13 @@ class LayoutFamily(Family):
     @property
     def modes(self) -> frozenset[str]:
         """Every mode: the engine has no vision tokens, so modes make no difference."""
-        return MODES
+        return _MODES
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
         """One attempt: the engine takes no prompts, and its answers do not vary."""
-        return LADDER
+        return _LADDER
 
-    def parse(self, text: str, page: int, rung: Rung = LADDER[0], layer: TextLayer = NO_LAYER) -> ParsedPage:
+    def parse(self, text: str, page: int, rung: Rung = _LADDER[0], layer: TextLayer = NO_LAYER) -> ParsedPage:
         try:
             layout = PageLayout.model_validate(json.loads(text, parse_constant=_reject_constant))
         except (ValueError, ValidationError, RecursionError):

@@ -16,17 +16,17 @@ from twopass.families.layout.page_layout import LayoutLine, LayoutRegion, PageLa
 from twopass.text import footnotes, prose
 from twopass.text.page_furniture import BAND
 
-LABELS = frozenset({"page-header", "page-footer"})
-SIDE_BAND, MIN_STAMP_RATIO = 0.08, 5.0  # of the page's width; height over width of text that runs up the paper's edge
-PAGE_NUMBER_BAND = 0.08  # of the page's height, top and bottom: a number alone there is the page number
-MIN_GAP = 0.5  # of the type size, between a header or footer and the body
-NUMBER_GAP = 0.8  # of the line's height, between a page number and the text; the lines of a paragraph are closer
-MAX_SIZE_RATIO = 1.15  # of the body's type size: larger text is a heading
-MAX_SIZE = 0.025  # of the page's height: larger text is that of a slide; headers and footers have 0.008 to 0.02
-MAX_LENGTH, MAX_IMPRINT_LENGTH = 100, 300  # characters; the longer for copyright lines and names of proceedings
-MAX_PHRASE_WORDS = 6  # a longer text that ends like a sentence is one
-MIN_VERTICAL_LINES = 3  # of a page that is set sideways; a note along the edge of a page of pictures has one or two
-VERTICAL_RATIO = 2.0  # height over width of a line that runs up or down the page
+_LABELS = frozenset({"page-header", "page-footer"})
+_SIDE_BAND, _MIN_STAMP_RATIO = 0.08, 5.0  # of the page's width; height over width of text that runs up the paper's edge
+_PAGE_NUMBER_BAND = 0.08  # of the page's height, top and bottom: a number alone there is the page number
+_MIN_GAP = 0.5  # of the type size, between a header or footer and the body
+_NUMBER_GAP = 0.8  # of the line's height, between a page number and the text; the lines of a paragraph are closer
+_MAX_SIZE_RATIO = 1.15  # of the body's type size: larger text is a heading
+_MAX_SIZE = 0.025  # of the page's height: larger text is that of a slide; headers and footers have 0.008 to 0.02
+_MAX_LENGTH, _MAX_IMPRINT_LENGTH = 100, 300  # characters; the longer for copyright lines and names of proceedings
+_MAX_PHRASE_WORDS = 6  # a longer text that ends like a sentence is one
+_MIN_VERTICAL_LINES = 3  # of a page that is set sideways; a note along the edge of a page of pictures has one or two
+_VERTICAL_RATIO = 2.0  # height over width of a line that runs up or down the page
 
 _PAGE_NUMBER = re.compile(
     r"\W*+(?:page|seite|p\.|s\.|第)?\s*+(?:\d{1,4}|(?=[ivxl])l?x{0,3}(?:ix|iv|v?i{0,3}))"
@@ -75,12 +75,12 @@ class _Page:
         lines = [line for region in self.layout.boxes for line in region.lines]
         vertical = [line for line in lines if _is_vertical(line)]
         letters = sum(len(line.text) for line in vertical)
-        return len(vertical) >= MIN_VERTICAL_LINES and 2 * letters > sum(len(line.text) for line in lines)
+        return len(vertical) >= _MIN_VERTICAL_LINES and 2 * letters > sum(len(line.text) for line in lines)
 
     @cached_property
     def body(self) -> tuple[LayoutRegion, ...]:
         """The regions with text that no label or shape tells from the body."""
-        return tuple(r for r in self.regions if r.label not in LABELS and _holds_text(r) and not self._is_marginal(r))
+        return tuple(r for r in self.regions if r.label not in _LABELS and _holds_text(r) and not self._is_marginal(r))
 
     @cached_property
     def body_size(self) -> float | None:
@@ -103,7 +103,7 @@ class _Page:
             return Role.CONFIRMED
         if self.is_stamp(region):
             return Role.STAMP
-        if region.label in LABELS:
+        if region.label in _LABELS:
             return None if self.is_in_its_margin(region) else Role.INNER
         return Role.SET_LIKE_TEXT if self.is_set_like_text(region) else None
 
@@ -118,8 +118,8 @@ class _Page:
     def is_stamp(self, region: LayoutRegion) -> bool:
         """Whether a region is text along the paper's edge, across the direction of the page's text."""
         x0, y0, x1, y1 = region.box
-        edge = SIDE_BAND * self.layout.width
-        is_narrow = y1 - y0 > MIN_STAMP_RATIO * (x1 - x0) and (x1 < edge or x0 > self.layout.width - edge)
+        edge = _SIDE_BAND * self.layout.width
+        is_narrow = y1 - y0 > _MIN_STAMP_RATIO * (x1 - x0) and (x1 < edge or x0 > self.layout.width - edge)
         return bool(region.lines) and is_narrow and (not self.is_turned or self.confirms(region))
 
     def is_page_number(self, region: LayoutRegion) -> bool:
@@ -127,17 +127,17 @@ class _Page:
 
         A number directly below or above text, such as the last one of a column of prices, is not alone.
         """
-        is_text = region.label in ("text", "orphan", *LABELS) and bool(region.lines)
+        is_text = region.label in ("text", "orphan", *_LABELS) and bool(region.lines)
         if not is_text or not _PAGE_NUMBER.fullmatch(region.text):
             return False
         start, end = self.extent(region)
-        if end < PAGE_NUMBER_BAND or start > 1 - PAGE_NUMBER_BAND:
+        if end < _PAGE_NUMBER_BAND or start > 1 - _PAGE_NUMBER_BAND:
             return not self._touches_body(region)
         return self._is_in_band(region) and self._is_outermost(region)
 
     def confirms(self, region: LayoutRegion) -> bool:
         """Whether a region that is labelled header or footer is one for certain."""
-        if region.label not in LABELS or not region.lines or not self._is_in_band(region):
+        if region.label not in _LABELS or not region.lines or not self._is_in_band(region):
             return False
         if not self._is_small(region) or not self._is_outermost(region):
             return False
@@ -149,7 +149,7 @@ class _Page:
             return False
         above = [other.box[3] for other in self.body if other.label != "footnote" and _is_above(other, region)]
         size = region.size
-        is_apart = not above or region.box[1] - max(above) >= MIN_GAP * size
+        is_apart = not above or region.box[1] - max(above) >= _MIN_GAP * size
         return size >= self.body_size and not is_apart
 
     def _is_in_band(self, region: LayoutRegion) -> bool:
@@ -161,13 +161,13 @@ class _Page:
 
     def _is_small(self, region: LayoutRegion) -> bool:
         size, length = region.size, self.layout.width if self.is_turned else self.layout.height
-        return size <= MAX_SIZE * length and (self.body_size is None or size <= MAX_SIZE_RATIO * self.body_size)
+        return size <= _MAX_SIZE * length and (self.body_size is None or size <= _MAX_SIZE_RATIO * self.body_size)
 
     def _is_outermost(self, region: LayoutRegion) -> bool:
         """Whether no body text is as far out, and the nearest is apart."""
         start, end = self.extent(region)
         length = self.layout.width if self.is_turned else self.layout.height
-        gap = MIN_GAP * region.size / length
+        gap = _MIN_GAP * region.size / length
         others = [self.extent(other) for other in self.body if other is not region]
         if self._is_at_end(region):
             return all(other_end + gap <= start for _, other_end in others)
@@ -176,14 +176,14 @@ class _Page:
     def _touches_body(self, region: LayoutRegion) -> bool:
         """Whether text of the body in the same column is nearer than the next line of a paragraph would be."""
         x0, y0, x1, y1 = region.box
-        gap = MIN_GAP * region.size
+        gap = _MIN_GAP * region.size
         boxes = [other.box for other in self.body if other is not region]
         return any(a < x1 and x0 < c and b - gap < y1 and y0 < d + gap for a, b, c, d in boxes)
 
     def _is_marginal(self, region: LayoutRegion) -> bool:
         """Whether a region is a page number at the edge, or text along the paper's edge."""
         start, end = self.extent(region)
-        is_edge = end < PAGE_NUMBER_BAND or start > 1 - PAGE_NUMBER_BAND
+        is_edge = end < _PAGE_NUMBER_BAND or start > 1 - _PAGE_NUMBER_BAND
         is_number = bool(region.lines) and is_edge and bool(_PAGE_NUMBER.fullmatch(region.text))
         return is_number or (not self.is_turned and self.is_stamp(region))
 
@@ -213,7 +213,7 @@ class _Page:
 def _split_page_numbers(region: LayoutRegion, layout: PageLayout) -> list[LayoutRegion]:
     """Split a region of text from a page number above or below it."""
     lines = region.lines
-    if len(lines) < 2 or region.table or region.label in ("picture", "formula", *LABELS):
+    if len(lines) < 2 or region.table or region.label in ("picture", "formula", *_LABELS):
         return [region]
     first, last = lines[0], lines[-1]
     if first.box[3] <= BAND * layout.height and _is_number_beside(first, lines[1]) and _is_apart(first, lines[1]):
@@ -229,12 +229,12 @@ def _is_number_beside(line: LayoutLine, other: LayoutLine) -> bool:
 
 
 def _is_apart(upper: LayoutLine, lower: LayoutLine) -> bool:
-    return lower.box[1] - upper.box[3] >= NUMBER_GAP * (upper.box[3] - upper.box[1])
+    return lower.box[1] - upper.box[3] >= _NUMBER_GAP * (upper.box[3] - upper.box[1])
 
 
 def _is_vertical(line: LayoutLine) -> bool:
     x0, y0, x1, y1 = line.box
-    return len(line.text) > 2 and y1 - y0 > VERTICAL_RATIO * (x1 - x0)
+    return len(line.text) > 2 and y1 - y0 > _VERTICAL_RATIO * (x1 - x0)
 
 
 def _is_above(other: LayoutRegion, region: LayoutRegion) -> bool:
@@ -253,8 +253,8 @@ def _reads_like_furniture(text: str) -> bool:
     if prose.starts_mid_sentence(line) or prose.is_unfinished(line):
         return False
     if _IMPRINT.search(line):
-        return len(line) <= MAX_IMPRINT_LENGTH
+        return len(line) <= _MAX_IMPRINT_LENGTH
     if not any(map(str.isalpha, line)):
         return False  # numbers, such as those of a scale
-    is_sentence = prose.ends_sentence(line) and len(prose.split_words(line)) > MAX_PHRASE_WORDS
-    return len(line) <= MAX_LENGTH and not is_sentence
+    is_sentence = prose.ends_sentence(line) and len(prose.split_words(line)) > _MAX_PHRASE_WORDS
+    return len(line) <= _MAX_LENGTH and not is_sentence

@@ -36,9 +36,9 @@ from pydantic import Field
 from twopass.document import Cell, Flag
 from twopass.values import Value
 
-GRAMMAR_VERSION = 3  # 1 had no agreement, 2 no styles, formulas and words from pixels
-COMMON_SHARE = 0.5  # of the running text's length: a style of more of it is that of the body
-BODY_SIZE = 10.0  # points, where a page has no running text to measure
+_GRAMMAR_VERSION = 3  # 1 had no agreement, 2 no styles, formulas and words from pixels
+_COMMON_SHARE = 0.5  # of the running text's length: a style of more of it is that of the body
+_BODY_SIZE = 10.0  # points, where a page has no running text to measure
 
 
 class LayoutLine(Value, extra="ignore"):
@@ -103,7 +103,7 @@ class LayoutRegion(Value, extra="ignore"):
 
 
 class PageLayout(Value, extra="ignore"):
-    v: int = Field(ge=1, le=GRAMMAR_VERSION)
+    v: int = Field(ge=1, le=_GRAMMAR_VERSION)
     width: float = Field(gt=0, allow_inf_nan=False)
     height: float = Field(gt=0, allow_inf_nan=False)
     via: str
@@ -119,7 +119,7 @@ class PageLayout(Value, extra="ignore"):
     def body_size(self) -> float:
         """The median type size of the running text, in points."""
         sizes = [line.size for region in self.boxes if region.label == "text" for line in region.lines if line.size]
-        return statistics.median(sizes) if sizes else BODY_SIZE
+        return statistics.median(sizes) if sizes else _BODY_SIZE
 
     @property
     def common_style(self) -> str:
@@ -129,7 +129,7 @@ class PageLayout(Value, extra="ignore"):
         lengths: Counter[str] = Counter()
         for start, end, style in (run for line in lines for run in line.runs):
             lengths.update(dict.fromkeys(style, end - start))
-        return "".join(style for style in "bi" if lengths[style] > COMMON_SHARE * total)
+        return "".join(style for style in "bi" if lengths[style] > _COMMON_SHARE * total)
 
     @property
     def flags(self) -> tuple[Flag, ...]:

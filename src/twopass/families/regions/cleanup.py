@@ -10,10 +10,10 @@ from twopass.families import table_parser
 from twopass.families.grounded import loops
 
 REPEATS = 10  # copies from which a repetition is a loop
-MIN_UNIT = 10  # characters of a unit that repeats
-SAME_LINES = 0.8  # of at least REPEATS lines
-TAIL = 8000  # characters at the end in which a repetition is looked for
-BOILERPLATE = frozenset({"the image is too blurry to recognize any text content", "[non-text]"})
+_MIN_UNIT = 10  # characters of a unit that repeats
+_SAME_LINES = 0.8  # of at least REPEATS lines
+_TAIL = 8000  # characters at the end in which a repetition is looked for
+_BOILERPLATE = frozenset({"the image is too blurry to recognize any text content", "[non-text]"})
 _FORMULA = re.compile(r"\A(?:\$\$(.*?)\$\$|\$(.*?)\$|\\\[(.*?)\\\]|\\\((.*?)\\\))\Z", re.DOTALL)
 _FENCE = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
 _BULLET = re.compile(r"^([ \t]*)[·•*●]\s+", re.MULTILINE)
@@ -23,21 +23,21 @@ _SPACED_MATHS = re.compile(r"(?<![\\$])\$ ([^$\n]+?) \$")
 
 def clean_code(text: str, is_long_from: int) -> tuple[str, bool]:
     """The text of a listing, whose signs all have a meaning, and whether a repetition was cut from it."""
-    return cut_repetition(strip_fence(text.encode("utf-8", "replace").decode()), is_long_from)
+    return cut_repetition(_strip_fence(text.encode("utf-8", "replace").decode()), is_long_from)
 
 
 def clean_text(text: str, is_long_from: int) -> tuple[str, bool]:
     """The text of a region, and whether a repetition was cut from it. Boilerplate is no text."""
-    text = strip_fence(text.encode("utf-8", "replace").decode())
+    text = _strip_fence(text.encode("utf-8", "replace").decode())
     text = _LEADERS.sub(lambda run: run.group(1) * 3, text)  # a table of contents has hundreds of dots in a row
     text, was_cut = cut_repetition(text, is_long_from)
-    if text.strip().rstrip(".").lower() in BOILERPLATE:
+    if text.strip().rstrip(".").lower() in _BOILERPLATE:
         return "", was_cut
     text = _BULLET.sub(r"\1- ", text)
     return _SPACED_MATHS.sub(r"$\1$", text).strip(), was_cut
 
 
-def strip_fence(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """The content of a fenced block; other text without the spaces around it."""
     found = _FENCE.match(text.strip())
     return found.group(1).strip() if found else text.strip()
@@ -49,12 +49,12 @@ def cut_repetition(text: str, is_long_from: int) -> tuple[str, bool]:
         return text, False
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     line, times = (*Counter(lines).most_common(1), ("", 0))[0]
-    is_most = len(line) > 1 and times >= SAME_LINES * len(lines)
+    is_most = len(line) > 1 and times >= _SAME_LINES * len(lines)
     if is_most and len(lines) >= _count_copies(line):
         first = lines.index(line)
         return "\n".join([*lines[: first + 1], *(other for other in lines[first + 1 :] if other != line)]), True
-    tail = text.rstrip()[-TAIL:]
-    for period in range(MIN_UNIT, len(tail) // REPEATS + 1):
+    tail = text.rstrip()[-_TAIL:]
+    for period in range(_MIN_UNIT, len(tail) // REPEATS + 1):
         equal = _count_equal(tail, period)
         if equal + period >= _count_copies(tail[-period:]) * period:
             cut = len(text.rstrip()) - equal
@@ -81,7 +81,7 @@ def _count_equal(text: str, period: int) -> int:
 
 def unwrap_formula(text: str) -> str:
     """LaTeX without the signs around it."""
-    text = strip_fence(text)
+    text = _strip_fence(text)
     found = _FORMULA.match(text)
     if not found:
         return text
@@ -91,14 +91,14 @@ def unwrap_formula(text: str) -> str:
 
 def parse_table(text: str) -> Table | None:
     """The tables in HTML or GFM, and text beside them, as one table; None where there is no table."""
-    return table_parser.join_parts(table_parser.split_tables(strip_fence(text)))
+    return table_parser.join_parts(table_parser.split_tables(_strip_fence(text)))
 
 
 def parse_chart(text: str) -> Table | None:
     """Data of a chart in lines `a | b`, the first of them the header, or in a table; None for other text."""
     if table := parse_table(text):
         return table
-    lines = [line.strip().strip("|") for line in strip_fence(text).splitlines() if "|" in line]
+    lines = [line.strip().strip("|") for line in _strip_fence(text).splitlines() if "|" in line]
     if len(lines) < 2:
         return None
     width = lines[0].count("|") + 1

@@ -30,7 +30,7 @@ from twopass.families.regions.reader import READERS, RegionReader, Task
 from twopass.models import Model, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
-LADDER = (DETECTION,)
+_LADDER = (DETECTION,)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class RegionFamily(Family):
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
         """One attempt: the detector's answers do not vary."""
-        return LADDER
+        return _LADDER
 
     def parse(self, text: str, page: int, rung: Rung = DETECTION, layer: TextLayer = NO_LAYER) -> ParsedPage:
         """Elements without text, in reading order; words that the detector missed have elements, too."""

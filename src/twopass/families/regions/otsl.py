@@ -12,7 +12,7 @@ from twopass.document import Cell, Table
 from twopass.families.table_parser import clean_cell_text
 from twopass.text import table_markup
 
-MAX_ROWS, MAX_COLS = 1000, 200  # more than a page can hold
+_MAX_ROWS, _MAX_COLS = 1000, 200  # more than a page can hold
 _TAG = re.compile(r"<(fcel|ecel|lcel|ucel|xcel|nl|ched|rhed|srow)>")
 _HEADERS = frozenset({"ched", "rhed", "srow"})
 _OWN = frozenset({"fcel", "ecel", *_HEADERS})
@@ -48,14 +48,14 @@ def _read_grid(text: str) -> Grid:
         if tag == "nl":
             grid.append(row)
             row, stray = [], f"{stray}\n{content}".strip()
-        elif len(row) < MAX_COLS:
+        elif len(row) < _MAX_COLS:
             row.append((tag if tag in _OWN or not content else "fcel", f"{stray}\n{content}".strip()))
             stray = ""
     rows = [row for row in (*grid, row) if row]
     if stray and rows:
         tag, content = rows[-1][-1]
         rows[-1][-1] = (tag if tag in _OWN else "fcel", f"{content}\n{stray}".strip())
-    return rows[:MAX_ROWS]
+    return rows[:_MAX_ROWS]
 
 
 def _find_owners(grid: Grid) -> list[list[tuple[int, int]]]:
