@@ -36,12 +36,12 @@ class DetectionParser:
     """Parses detections for one family.
 
     `is_read` says of which regions the family reads the text, by their label (None is an unknown one). With
-    `use_layer`, regions of text take the words of a complete text layer.
+    `layer_text`, regions of text take the words of a complete text layer.
     """
 
     is_read: Callable[[Label | None], bool]
     write_text: WriteText
-    use_layer: bool = False
+    layer_text: bool = False
 
     def parse(self, text: str, page: int, layer: TextLayer = NO_LAYER) -> ParsedPage:
         """Elements in reading order; words that the detector missed have elements, too."""
@@ -55,7 +55,7 @@ class DetectionParser:
         ordered = reading_order.sort(guarded)
         flags = {Flag.ORDER_CORRECTED: ordered.contradictions, Flag.DEGENERATE_REGIONS: repaired.dropped}
         found = tuple(flag for flag, count in flags.items() if count)
-        takes_words = self.use_layer and recall.is_layer_complete(kept, layer)
+        takes_words = self.layer_text and recall.is_layer_complete(kept, layer)
         return ParsedPage(self._build_elements(ordered.regions, page, layer, takes_words, found), flags=found)
 
     def _build_elements(

@@ -61,7 +61,7 @@ _CANARY_NGRAM = 8  # tokens: shorter than the line that must not be repeated, lo
 LIST = "list"
 # What the model writes where it read no text, in lower case and without the full stop.
 _BOILERPLATE = frozenset({"[non-text]", "the image is too blurry to recognize any text content"})
-_MAX_LISTS, MAX_ITEMS = 200, 100  # lists of a page, and blocks before and after one that may lie in it
+MAX_LISTS, MAX_ITEMS = 200, 100  # lists of a page, and blocks before and after one that may lie in it
 _MIN_ENTRIES = 5  # of a table of contents, and at least half of its page
 _ENTRY_EDGE = 0.02  # of the page's width: the page numbers of a table of contents end at the same place
 _MAX_CAPTION_LENGTH = 400  # characters
@@ -209,7 +209,7 @@ def _clean_reply(text: str) -> str:
 def split_lists(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], tuple[Box, ...]]:
     """Take out the empty lists around other blocks. Returns the other blocks and the boxes of the lists."""
     empty = (n for n, block in enumerate(blocks) if block.label == LIST and not block.content.strip())
-    first = islice(empty, _MAX_LISTS)
+    first = islice(empty, MAX_LISTS)
     lists = [n for n in first if _has_item(blocks[n], blocks[max(n - MAX_ITEMS, 0) : n + MAX_ITEMS])]
     taken = set(lists)
     others = tuple(block for n, block in enumerate(blocks) if n not in taken)

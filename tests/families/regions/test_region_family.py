@@ -130,10 +130,10 @@ def test_a_region_that_is_not_read_takes_the_words_of_the_layer() -> None:
 
 
 def test_text_regions_take_a_complete_layer_only_if_asked_to() -> None:
-    """With `use_layer`, nothing is asked about text that the PDF has, but tables are still read."""
+    """With `layer_text`, nothing is asked about text that the PDF has, but tables are still read."""
     layer = TextLayer.of([Word(Box(0.2, 0.025, 0.4, 0.035), "Words"), Word(Box(0.2, 0.055, 0.4, 0.065), "12")])
     text = page_of(*stack("text", "table"))
-    taking = RegionFamily(MODELS["glm_ocr"], use_layer=True)
+    taking = RegionFamily(MODELS["glm_ocr"], layer_text=True)
 
     paragraph, table = taking.parse(text, 1, layer=layer).elements
     asked = FAMILIES[0].parse(text, 1, layer=layer).elements[0]

@@ -152,18 +152,18 @@ def _drop_cut_tag(text: str) -> str:
 def _build_block(tag: re.Match[str], content: str) -> Block:
     groups = tag.groupdict()
     boxes = groups["boxes"] if groups["boxes"] is not None else groups.get("alone")
-    corners, unread = parse_coordinates(boxes or "")
+    corners, unread = _parse_coordinates(boxes or "")
     written = groups["label"] if groups["label"] is not None else groups.get("inner")
     label = strip_special_tokens(written).strip() if written is not None else None
     return Block(label or None, corners, strip_special_tokens(content), tag.start(), unread)
 
 
-def parse_coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
-    """The boxes in a text of brackets and numbers, and whether some numbers gave no box."""
-    return _parse_coordinates_cached(text) if len(text) <= _MAX_CACHED_LENGTH else _parse_coordinates(text)
-
-
 def _parse_coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
+    """The boxes in a text of brackets and numbers, and whether some numbers gave no box."""
+    return _parse_cached(text) if len(text) <= _MAX_CACHED_LENGTH else _parse_uncached(text)
+
+
+def _parse_uncached(text: str) -> tuple[tuple[Corners, ...], bool]:
     text = unicodedata.normalize("NFKC", strip_special_tokens(text))
     text = text.translate(_PLAIN_PUNCTUATION).replace("(", "[").replace(")", "]")
     groups = [numbers for found in _INNERMOST.findall(text) if (numbers := _parse_numbers(found))]
@@ -175,7 +175,7 @@ def _parse_coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
 
 
 # A growing answer is parsed many times while it is watched for loops.
-_parse_coordinates_cached = lru_cache(_CACHE_SIZE)(_parse_coordinates)
+_parse_cached = lru_cache(_CACHE_SIZE)(_parse_uncached)
 
 
 def _parse_numbers(text: str) -> list[float]:

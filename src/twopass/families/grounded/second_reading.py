@@ -228,13 +228,13 @@ def _count_defects(text: str) -> int:
     return len(list(text_layer_check.find_text_defects(text)))
 
 
-def build_detection_parser(use_layer: bool) -> DetectionParser:
+def build_detection_parser(layer_text: bool) -> DetectionParser:
     """The parser of detections for models that are asked about every region but figures for its text."""
 
     def is_read(label: Label | None) -> bool:
         return label is None or RULES[label].kind not in FIGURES
 
-    return DetectionParser(is_read, elements.with_content, use_layer)
+    return DetectionParser(is_read, elements.with_content, layer_text)
 
 
 def _apply_first_reading(element: Element, replies: Sequence[Reply]) -> Element:

@@ -35,10 +35,10 @@ _LADDER = (DETECTION,)
 
 @dataclass(frozen=True)
 class RegionFamily(Family):
-    """One reader behind the detector. With `use_layer`, text regions take the words of a complete text layer."""
+    """One reader behind the detector. With `layer_text`, text regions take the words of a complete text layer."""
 
     model: Model
-    use_layer: bool = False
+    layer_text: bool = False
 
     @property
     def name(self) -> str:
@@ -55,11 +55,11 @@ class RegionFamily(Family):
     @property
     def options(self) -> Mapping[str, Any]:
         """Without the structure, because there is no other."""
-        return MappingProxyType({"layer_text": True} if self.use_layer else {})
+        return MappingProxyType({"layer_text": True} if self.layer_text else {})
 
     def configure(self, options: FamilyOptions) -> Self:
         resolve_structure(options.structure, self.name)
-        return replace(self, use_layer=options.layer_text)
+        return replace(self, layer_text=options.layer_text)
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -87,7 +87,7 @@ class RegionFamily(Family):
 
     def parse(self, text: str, page: int, rung: Rung = DETECTION, layer: TextLayer = NO_LAYER) -> ParsedPage:
         """Elements without text, in reading order; words that the detector missed have elements, too."""
-        parser = DetectionParser(lambda label: self._choose_task(label) is not None, with_text, self.use_layer)
+        parser = DetectionParser(lambda label: self._choose_task(label) is not None, with_text, self.layer_text)
         return parser.parse(text, page, layer)
 
     def is_looping(self, text: str) -> bool:

@@ -67,7 +67,7 @@ GLM_OCR = RegionReader(
     long_table=5000,
     repetition_penalty=1.1,
 )
-_PADDLEOCR_VL = RegionReader(
+PADDLEOCR_VL = RegionReader(
     prompts=MappingProxyType(
         {
             Task.TEXT: "OCR:",
@@ -84,4 +84,4 @@ _PADDLEOCR_VL = RegionReader(
     long_table=5000,
     tag=formula_numbers.TAG_AS_WRITTEN,
 )
-READERS: Mapping[str, RegionReader] = MappingProxyType({"glm_ocr": GLM_OCR, "paddleocr_vl": _PADDLEOCR_VL})  # by family
+READERS: Mapping[str, RegionReader] = MappingProxyType({"glm_ocr": GLM_OCR, "paddleocr_vl": PADDLEOCR_VL})  # by family
