@@ -17,25 +17,23 @@ _MIN_SIDE = 0.001  # of the page: a box with a shorter side holds no letter, and
 
 
 class Repaired(NamedTuple):
-    """Regions whose boxes and polygons can be used, and how many were repaired or dropped for that."""
+    """Regions whose boxes and polygons can be used, and how many were dropped for that."""
 
     regions: tuple[Region, ...]
-    repaired: int = 0
-    dropped: int = 0
+    dropped: int
 
 
 def repair(regions: Sequence[Region]) -> Repaired:
     """Clip polygons to the page, replace degenerate ones by their region's box, and drop regions without area."""
-    kept, repaired = [], 0
+    kept = []
     for region in regions:
         if min(region.box.width, region.box.height) < _MIN_SIDE:
             continue
         polygon = clean_polygon(region.polygon)
         if polygon != region.polygon:
-            repaired += 1
             region = region.model_copy(update={"polygon": polygon})
         kept.append(region)
-    return Repaired(tuple(kept), repaired, len(regions) - len(kept))
+    return Repaired(tuple(kept), len(regions) - len(kept))
 
 
 def clean_polygon(polygon: Polygon) -> Polygon:
