@@ -15,7 +15,7 @@ NO_CAPACITY = ("throttled", "unhealthy")  # states of workers that take no jobs
 
 
 @dataclass(frozen=True)
-class Health:
+class EndpointHealth:
     """How many workers and jobs are in each state, by RunPod's names: `idle`, `running`, `throttled`, `inQueue`, …"""
 
     workers: Mapping[str, int]
@@ -41,18 +41,18 @@ class TrialEndpoint(RunPod):
         answer = await self._send(f"/runsync?wait={round(wait_s * 1000)}", job_input)
         return self._parse_id(answer), parse_status(answer)
 
-    async def check_health(self) -> Health:
+    async def check_health(self) -> EndpointHealth:
         """Count workers and jobs; raises EndpointError where there is no such endpoint."""
         answer = self._require(await self._api.request("GET", "/health"))
         return parse_health(answers.decode(answer, f"{self.url}: the answer"), self.url)
 
 
-def parse_health(answer: Any, url: str) -> Health:
+def parse_health(answer: Any, url: str) -> EndpointHealth:
     """Parse the answer of /health; raises EndpointError for one that counts no workers."""
     if not isinstance(answer, dict) or not isinstance(answer.get("workers"), dict):
         message = f"{url} does not count its workers; use an endpoint with a queue, not a load balancing one"
         raise EndpointError(Code.ENDPOINT_DENIED, message)
-    return Health(_parse_counts(answer["workers"]), _parse_counts(answer.get("jobs")))
+    return EndpointHealth(_parse_counts(answer["workers"]), _parse_counts(answer.get("jobs")))
 
 
 def _parse_counts(counts: Any) -> dict[str, int]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scripts.bench.corpus import checks, command, drawn, drawn_text, matching, sample_tables, scores
 from scripts.bench.corpus.checks import Check, Form, InvalidCheck, Kind
 from scripts.bench.corpus.readers import Reader, ReaderMissing, Reading
-from scripts.bench.corpus.scores import Run, Source
+from scripts.bench.corpus.scores import ReaderRun, Source
 from twopass.acceptance import drawn_pages
 from twopass.text import table_markup
 from twopass.text.prose import split_words
@@ -267,7 +267,7 @@ def test_a_cell_below_a_spanning_one_is_empty() -> None:
 
 def test_checks_are_counted_by_class_and_failed_ones_are_listed() -> None:
     some = [make_check(Kind.PRESENT, "warden"), make_check(Kind.PRESENT, "miller")]
-    run = Run("reader", {"a.pdf": Reading((PAGE,), 2.0)})
+    run = ReaderRun("reader", {"a.pdf": Reading((PAGE,), 2.0)})
 
     rows, misses = scores.count_passed(some, [run], {"a.pdf": Source(Path("a.pdf"), 1, False)})
 
@@ -279,7 +279,7 @@ def test_seconds_are_those_of_a_page_and_documents_that_failed_do_not_count() ->
     sources = {name: Source(Path(name), pages, False) for name, pages in (("a.pdf", 2), ("b.pdf", 1), ("c.pdf", 1))}
     readings = {"a.pdf": Reading(("", ""), 2.0), "b.pdf": Reading(("",), 4.0), "c.pdf": Reading((), 0.1, "broken")}
 
-    rows = scores.measure_seconds([Run("reader", readings)], sources)
+    rows = scores.measure_seconds([ReaderRun("reader", readings)], sources)
 
     assert rows[0] == ["text layer, median, s a page", "1.00"]
     assert rows[2] == ["scan, median, s a page", scores.NONE]
@@ -289,7 +289,7 @@ def test_seconds_are_those_of_a_page_and_documents_that_failed_do_not_count() ->
 def test_a_cell_counts_on_whatever_page_its_table_begins() -> None:
     """Readers join tables across pages."""
     check = Check("a.pdf", 3, Kind.CELL, "tables", ("3.7 bar",))
-    run = Run("reader", {"a.pdf": Reading((TABLE, "", ""), 1.0)})
+    run = ReaderRun("reader", {"a.pdf": Reading((TABLE, "", ""), 1.0)})
 
     assert run.passes(check, {"a.pdf": Source(Path("a.pdf"), 3, False)})
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.endpoint_trial.endpoint import Health, TrialEndpoint, parse_health
+from scripts.endpoint_trial.endpoint import EndpointHealth, TrialEndpoint, parse_health
 from tests.fakes.platform import Json, Platform, ScriptedBackend
 from twopass.errors import EndpointError
 from twopass.fleet.endpoints.interface import JobState
@@ -56,7 +56,7 @@ async def test_health_counts_the_workers_of_an_endpoint() -> None:
 )
 def test_an_endpoint_is_blocked_if_it_has_only_workers_that_take_no_jobs(workers: Json, is_blocked: bool) -> None:
     """No worker at all is the normal state of an endpoint without jobs."""
-    assert Health(workers, {}).is_blocked is is_blocked
+    assert EndpointHealth(workers, {}).is_blocked is is_blocked
 
 
 @given(JSON)

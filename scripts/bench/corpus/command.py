@@ -24,7 +24,7 @@ from scripts.bench.corpus import checks, drawn, sample_tables, scores
 from scripts.bench.corpus.checks import Check
 from scripts.bench.corpus.matching import Rows
 from scripts.bench.corpus.readers import OWN, Reader, ReaderMissing, Reading
-from scripts.bench.corpus.scores import Run, Source
+from scripts.bench.corpus.scores import ReaderRun, Source
 from scripts.bench.options import create_parser
 
 CHECKS = Path(__file__).with_name("checks")
@@ -85,7 +85,7 @@ def find_files(folder: Path, some: Sequence[Check]) -> list[str]:
 
 
 def print_results(
-    drawn_checks: Sequence[Check], corpus_checks: Sequence[Check], runs: Sequence[Run],
+    drawn_checks: Sequence[Check], corpus_checks: Sequence[Check], runs: Sequence[ReaderRun],
     sources: dict[str, Source], misses: bool,
 ) -> None:  # fmt: skip
     names = [run.reader for run in runs]
@@ -137,7 +137,7 @@ def _covers(box: Sequence[float], page: pymupdf.Page) -> bool:
     return bool(abs(pymupdf.Rect(box) & page.rect) > SCAN_SHARE * abs(page.rect))
 
 
-def run(reader: Reader, sources: Sequence[Source], output: Path) -> Run | None:
+def run(reader: Reader, sources: Sequence[Source], output: Path) -> ReaderRun | None:
     """Read the documents that have no reading in the folder yet; None, with a sentence, if the reader cannot run."""
     paths = {source.path: output / f"{source.path.stem}.{reader.name}.json" for source in sources}
     files = [file for file, path in paths.items() if not path.exists()]
@@ -152,4 +152,4 @@ def run(reader: Reader, sources: Sequence[Source], output: Path) -> Run | None:
     if all(reading.error for reading in readings.values()):
         print(f"{reader.name} is left out, it read no document: {next(iter(readings.values())).error}\n")
         return None
-    return Run(reader.name, readings)
+    return ReaderRun(reader.name, readings)

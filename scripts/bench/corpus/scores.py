@@ -27,7 +27,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Run:
+class ReaderRun:
     """One reader's readings by file name."""
 
     reader: str
@@ -41,7 +41,7 @@ class Run:
 
 
 def count_passed(
-    checks: Sequence[Check], runs: Sequence[Run], sources: Mapping[str, Source]
+    checks: Sequence[Check], runs: Sequence[ReaderRun], sources: Mapping[str, Source]
 ) -> tuple[list[list[str]], list[list[str]]]:
     """A table of checks passed by class, and one of each check that some reader failed."""
     passed = {check: [run.passes(check, sources) for run in runs] for check in checks}
@@ -63,7 +63,7 @@ def _add_up(results: Sequence[Sequence[bool]], readers: int) -> list[str]:
     return [str(sum(result[n] for result in results)) for n in range(readers)]
 
 
-def measure_order(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[list[str]]:
+def measure_order(runs: Sequence[ReaderRun], sources: Mapping[str, Source]) -> list[list[str]]:
     """The order of words in each document whose text is known."""
     return [
         [name, *(f"{matching.measure_order(_join(run.readings[name]), source.text):.3f}" for run in runs)]
@@ -72,7 +72,7 @@ def measure_order(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[li
     ]
 
 
-def measure_cells(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[list[str]]:
+def measure_cells(runs: Sequence[ReaderRun], sources: Mapping[str, Source]) -> list[list[str]]:
     """The share of exact cells of each document whose tables are known, and the means of layers and scans."""
     rows, means = list[list[str]](), list[list[str]]()
     for title, is_scan in (("mean, text layer", False), ("mean, scans", True)):
@@ -88,7 +88,7 @@ def measure_cells(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[li
     return rows + means
 
 
-def measure_seconds(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[list[str]]:
+def measure_seconds(runs: Sequence[ReaderRun], sources: Mapping[str, Source]) -> list[list[str]]:
     """Processor seconds a page, median and 90th percentile, of pages with a layer and of scans.
 
     A document's seconds are spread evenly over its pages; documents that were not read do not count.
@@ -102,7 +102,7 @@ def measure_seconds(runs: Sequence[Run], sources: Mapping[str, Source]) -> list[
     return [*rows, ["documents not read", *errors]]
 
 
-def _list_seconds(run: Run, sources: Mapping[str, Source], is_scan: bool) -> list[float]:
+def _list_seconds(run: ReaderRun, sources: Mapping[str, Source], is_scan: bool) -> list[float]:
     costs = []
     for name, source in sources.items():
         reading = run.readings[name]
