@@ -213,7 +213,7 @@ def test_a_damaged_language_file_costs_only_its_lines(tmp_path: Path) -> None:
     """Tesseract refuses such a file; the page is read without it, and says what is missing."""
     (tmp_path / "kor.traineddata").write_bytes(b"damaged")
     with pytest.raises(TesseractFailed):
-        tesseract.recognise([np.full((40, 200, 3), 255, np.uint8)], "kor", tmp_path, 40)
+        tesseract.recognise([np.full((40, 200, 3), 255, np.uint8)], "kor", 40, tmp_path)
 
     answer = read(draw(ENGLISH, TEXTS["kor"]), tmp_path)
 
@@ -247,7 +247,7 @@ def test_only_unknown_parameters_are_hidden(capfd: pytest.CaptureFixture[str], t
     hidden = capfd.readouterr().err
     (tmp_path / "kor.traineddata").write_bytes(b"damaged")
     with pytest.raises(TesseractFailed):
-        tesseract.recognise([strip], "kor", tmp_path, 40)
+        tesseract.recognise([strip], "kor", 40, tmp_path)
 
     assert "Parameter not found" not in hidden
     assert "Failed loading language 'kor'" in capfd.readouterr().err

@@ -17,7 +17,7 @@ from twopass.settings import Settings
 
 BAKED_MODELS = Path("/models")  # not below /runpod-volume: a volume mounted there would hide the image's files
 HUB_CACHE = Path("huggingface-cache/hub")  # below the volume: where RunPod stores the endpoint's Model
-OFFLINE_ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+OFFLINE_ENV = {hub.OFFLINE: "1", "TRANSFORMERS_OFFLINE": "1"}
 HEADER_BYTES = 8  # a safetensors file starts with the length of its JSON header
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
 

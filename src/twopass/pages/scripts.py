@@ -248,11 +248,7 @@ def open_tesseract(folder: Path | None) -> Tesseract | None:
     """Tesseract with the language files of this folder; None if there are none of a script that is known here."""
     languages = tesseract.list_languages(folder) if folder else frozenset()
     known = languages & {LATIN, *(name for script in _SCRIPTS for name in script.languages)}
-    return Tesseract(known, partial(_recognise, folder)) if folder and known - {LATIN} else None
-
-
-def _recognise(folder: Path, strips: Sequence[Array], language: str, height: int) -> list[list[list[Glyph]]]:
-    return tesseract.recognise(strips, language, folder, height)
+    return Tesseract(known, partial(tesseract.recognise, folder=folder)) if folder and known - {LATIN} else None
 
 
 def choose_language(engine: Tesseract, strips: Sequence[Array], hint: str | None) -> PageLanguage | None:

@@ -47,7 +47,7 @@ def list_languages(folder: Path) -> frozenset[str]:
     return frozenset(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
 
 
-def recognise(strips: Sequence[Array], language: str, folder: Path, height: int) -> list[list[list[Glyph]]]:
+def recognise(strips: Sequence[Array], language: str, height: int, folder: Path) -> list[list[list[Glyph]]]:
     """Read the strips (RGB), scaled to one height in pixels: for each, its words from left to right.
 
     The characters of a word are in the order in which they are read. A call to Tesseract loads the language, which

@@ -74,17 +74,13 @@ def find_images(blocks: Sequence[Any], page: Rect) -> list[Rect]:
             continue
         x0, y0, x1, y1 = block["bbox"]
         box = Rect(max(x0, page.x0), max(y0, page.y0), min(x1, page.x1), min(y1, page.y1))
-        while touching := [other for other in merged if _touches(other, box)]:
+        while touching := [other for other in merged if other.intersects(box.grow(TOUCH))]:
             for other in touching:
                 box = box.union(other)
                 merged.remove(other)
         merged += [box] if box.area > 0 else []
     large = [box for box in merged if box.area >= MIN_IMAGE_SHARE * page.area]
     return sorted(large, key=lambda box: -box.area)[:MAX_IMAGES]
-
-
-def _touches(one: Rect, other: Rect) -> bool:
-    return one.intersects(other.grow(TOUCH))
 
 
 def _detect_quickly(image: Rect, words: Sequence[StyledWord], array: Array) -> list[ocr.Corners]:

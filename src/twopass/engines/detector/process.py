@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twopass.engines import weights
 from twopass.engines.detector import decode
 from twopass.errors import Code, EngineError, advise_install
 from twopass.pages.shared_pixels import Pixels
@@ -23,7 +24,7 @@ MEMORY_BYTES = 16 << 30  # of the child, without what is on the GPU
 # Which GPUs it sees, where compiled code is kept, and that no hub is asked. Other children need none of them.
 INHERITED = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
-    *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
+    *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", *weights.OFFLINE_ENV),
 )
 FAILED = ""  # the answer about a page whose outputs are no numbers
 BLANK = Pixels(32, 32, data=b"\xff" * (32 * 32 * 3))

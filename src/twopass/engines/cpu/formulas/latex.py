@@ -268,7 +268,7 @@ TOLERANCE = 0.25  # of the type size by which content may be wider than its rule
 def _apply_rules(parts: Sequence[_Part], rules: Sequence[Rect]) -> list[_Part]:
     """Replace what each rule belongs to by a fraction, a root or an overlined formula; the narrowest rules first."""
     rest = list(parts)
-    lines = sorted((rule for rule in rules if _is_horizontal(rule)), key=lambda rule: (rule.width, rule))
+    lines = sorted((rule for rule in rules if rule.width > rule.height), key=lambda rule: (rule.width, rule))
     for n, rule in enumerate(lines):
         later = lines[n + 1 :]
         root = next((part for part in rest if part.char in symbols.ROOTS and _begins_rule(part, rule)), None)
@@ -281,10 +281,6 @@ def _apply_rules(parts: Sequence[_Part], rules: Sequence[Rect]) -> list[_Part]:
         built = _build_fraction(above, below, rule) if above else _build_overline(below, rule)
         rest = [part for part in rest if part not in above and part not in below] + [built]
     return rest
-
-
-def _is_horizontal(rule: Rect) -> bool:
-    return rule.width > rule.height
 
 
 def _begins_rule(root: _Part, rule: Rect) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from twopass.models import MODELS as MODEL_ROWS
 
-# The table was written for these; requirements/ and the Dockerfile pin them. No later vLLM exists for CPUs.
+# The table below was written for these; requirements/ and the Dockerfile pin them. No later vLLM exists for CPUs.
 GPU_VLLM, CPU_VLLM = "0.33.0", "0.32.0"
 HASH_DIGITS = 12
 
