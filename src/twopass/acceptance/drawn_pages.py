@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import pymupdf
 
 A4 = (595, 842)  # points
-ZOOM = 2.0  # 144 dpi, as pages are rendered
+_ZOOM = 2.0  # 144 dpi, as pages are rendered
 MARGIN = 70
 ROW_HEIGHT = 30
 NOISE = 14  # standard deviation of a scan's noise, of 256 levels
 TILT = 0.7  # degrees
-JPEG_QUALITY = 85
+_JPEG_QUALITY = 85
 
 # what the pictures of a run say
 PARAGRAPHS = (
@@ -42,7 +42,7 @@ CHINESE = (
     "灯塔看守人每天晚上都在蓝色的账簿上写字：潮水的高度、风的方向，以及天黑前经过的船只的名字。",
     "一八八七年春天，一场暴风雨卷走了木码头。四十个人在六个星期之内把它重建起来。",
 )
-TABLE_ROWS = (
+_TABLE_ROWS = (
     ("Harbour", "Ships", "Cargo in t", "Duty"),
     ("Aberdeen", "19", "4,210", "£ 318"),
     ("Bergen", "7", "1,034", "£ 92"),
@@ -124,7 +124,7 @@ def render(write: Write) -> Pixels:
     import pymupdf
 
     with _new_pdf() as pdf:
-        pixmap = _add_page(pdf, write).get_pixmap(matrix=pymupdf.Matrix(ZOOM, ZOOM))
+        pixmap = _add_page(pdf, write).get_pixmap(matrix=pymupdf.Matrix(_ZOOM, _ZOOM))
         return Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
 
 
@@ -155,7 +155,7 @@ def save_scans(pages: Sequence[DrawnPage], path: Path) -> None:
         for page in pages:
             scanned = scan(render(page.write))
             pixmap = pymupdf.Pixmap(pymupdf.csRGB, scanned.width, scanned.height, scanned.array().tobytes(), False)
-            image = pixmap.tobytes("jpeg", jpg_quality=JPEG_QUALITY)
+            image = pixmap.tobytes("jpeg", jpg_quality=_JPEG_QUALITY)
             pdf.new_page(width=A4[0], height=A4[1]).insert_image((0, 0, *A4), stream=image)
         pdf.ez_save(path)
 
@@ -183,7 +183,7 @@ class Picture:
 def draw_pictures() -> list[Picture]:
     """Draw every picture: A4 text, a table, two columns, Chinese, a scan, and a crop of a formula without tiles."""
     text = render(_write_text)
-    ships = table(TABLE_ROWS, "Table 3. Ships and duties in 1887", PARAGRAPHS[0])
+    ships = table(_TABLE_ROWS, "Table 3. Ships and duties in 1887", PARAGRAPHS[0])
     chinese = prose(CHINESE * 3, "灯塔看守人的账簿")
     return [
         Picture("A4 text", text),

@@ -22,19 +22,19 @@ from twopass.models import name_models
 from twopass.pages.shared_pixels import Pixels
 
 STAGE = "c"
-MIN_EDIT_SHARE = 0.1  # of an answer's characters, from which on it counts as another answer
+_MIN_EDIT_SHARE = 0.1  # of an answer's characters, from which on it counts as another answer
 # Share of answers that may be others, beyond what batching alone changes. In a simulation, not with real weights, a
 # sound engine exceeds it in 0.5 % of the runs if batching changes a tenth of the answers, and 30 % of those with a
 # strict ban.
 MARGIN = 0.35
-MIN_OTHER_ENDS = 2  # answers that may always end for another reason
-WRONG_ANSWERS = (
+_MIN_OTHER_ENDS = 2  # answers that may always end for another reason
+_WRONG_ANSWERS = (
     "our engine does not compute what vLLM computes: if the embeddings of stage (b) agree, the n-gram ban, the "
     "scheduler or the worker of the plugin does not fit this GPU or these versions"
 )
-DRAFTED = name_models(lambda model: model.is_drafted, by_title=True)
-NOT_DRAFTED = f"only {DRAFTED} have drafts, on GPUs, with DRAFT_TOKENS"
-NO_DRAFTS = "drafts do not reach the GPU, or are not verified"
+_DRAFTED = name_models(lambda model: model.is_drafted, by_title=True)
+_NOT_DRAFTED = f"only {_DRAFTED} have drafts, on GPUs, with DRAFT_TOKENS"
+_NO_DRAFTS = "drafts do not reach the GPU, or are not verified"
 STRICT_NGRAM = 3
 
 
@@ -112,7 +112,7 @@ def add_drafts(requests: Sequence[Request], alone: Sequence[Answer]) -> list[Req
 class _Difference:
     """How two lists of answers differ.
 
-    `others` is the share of answers that differ in MIN_EDIT_SHARE of their characters or more, `other_ends` the share
+    `others` is the share of answers that differ in _MIN_EDIT_SHARE of their characters or more, `other_ends` the share
     with another finish reason, `edit_share` the mean share of edited characters, all from 0 to 1.
     """
 
@@ -133,7 +133,7 @@ def compare(requests: Sequence[Request], ours: Sequence[Answer], theirs: Sequenc
         other_ends += one.finish_reason != other.finish_reason
         if not first and one.text != other.text:
             first = f", first in {request.name} at character {find_first_difference(one.text, other.text)}"
-    others = sum(share >= MIN_EDIT_SHARE for share in shares)
+    others = sum(share >= _MIN_EDIT_SHARE for share in shares)
     return _Difference(others / len(shares), other_ends / len(shares), mean(shares), first)
 
 
@@ -168,9 +168,9 @@ def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) ->
 def _check_drafts(ours: Answers) -> Check:
     """Drafts must have been right and wrong, or the answers given at once say nothing about them."""
     if not ours.uses_drafts:
-        return skip(STAGE, "drafts", NOT_DRAFTED)
+        return skip(STAGE, "drafts", _NOT_DRAFTED)
     value = f"{ours.accepted} of {ours.drafted} draft tokens were accepted"
-    return judge(STAGE, "drafts", 0 < ours.accepted < ours.drafted, value, "some, but not all", NO_DRAFTS)
+    return judge(STAGE, "drafts", 0 < ours.accepted < ours.drafted, value, "some, but not all", _NO_DRAFTS)
 
 
 def _compare(
@@ -181,9 +181,9 @@ def _compare(
 
 def _judge(name: str, found: _Difference, batching: _Difference, numbers: Sequence[int]) -> list[Check]:
     others = min(1.0, batching.others + MARGIN)
-    ends = min(1.0, batching.other_ends + max(MARGIN / 2, MIN_OTHER_ENDS / len(numbers)))
+    ends = min(1.0, batching.other_ends + max(MARGIN / 2, _MIN_OTHER_ENDS / len(numbers)))
     return [
-        judge(STAGE, name, found.others <= others, found, f"at most {others:.0%}", WRONG_ANSWERS),
+        judge(STAGE, name, found.others <= others, found, f"at most {others:.0%}", _WRONG_ANSWERS),
         judge(STAGE, f"{name}: finish reasons", found.other_ends <= ends, f"{found.other_ends:.0%} differ",
-              f"at most {ends:.0%}", WRONG_ANSWERS),
+              f"at most {ends:.0%}", _WRONG_ANSWERS),
     ]  # fmt: skip

@@ -22,8 +22,8 @@ TOKEN_IDS = {
     "<｜end▁of▁sentence｜>": 1,
 }
 SAMPLE = "Two  spaces, a\ttab\nand 3 lines\n\n# Überschrift 数据 한국어  \nE = mc² \\( \\alpha \\) <td>1,5 %</td>"
-NEEDED = ("config.json", "tokenizer.json", "tokenizer_config.json")  # beside the weights, which are complete
-WRONG_TOKENIZER = (
+_NEEDED = ("config.json", "tokenizer.json", "tokenizer_config.json")  # beside the weights, which are complete
+_WRONG_TOKENIZER = (
     "the tokenizer is not the one in tokenizer.json: Transformers 5 loads some DeepSeek models with a class for "
     "another kind of vocabulary, which drops spaces (transformers#45488). Use the versions of the container image, and "
     "config.json and tokenizer_config.json as they are on the hub"
@@ -38,9 +38,9 @@ def check_files(model: str, folder: Path) -> list[Check]:
     """
     pinned = find_model(model).weights
     required = f"{pinned.repo}@{pinned.revision[:12]}"
-    missing = [name for name in NEEDED if not (folder / name).is_file()]
+    missing = [name for name in _NEEDED if not (folder / name).is_file()]
     complete = judge(STAGE, "files", not missing, f"missing: {', '.join(missing)}" if missing else "complete",
-                     ", ".join(NEEDED), WRONG_FILES)  # fmt: skip
+                     ", ".join(_NEEDED), WRONG_FILES)  # fmt: skip
     if missing or not (verified := hub.verify(folder)):
         reason = f"the checksums of the files in {folder} are not known: {WRONG_FILES}"
         return [complete, skip(STAGE, "checksums", reason)]
@@ -60,13 +60,13 @@ def check_special_tokens(tokenizer: Any, expected_ids: Mapping[str, int]) -> lis
         if (found := tokenizer.convert_tokens_to_ids(token)) != expected
     }
     value = wrong or "ids as expected"
-    return [judge(STAGE, "special tokens", not wrong, value, dict(expected_ids), WRONG_TOKENIZER)]
+    return [judge(STAGE, "special tokens", not wrong, value, dict(expected_ids), _WRONG_TOKENIZER)]
 
 
 def check_ends(tokenizer: Any) -> Check:
     """Compare the tokens for the beginning and the end of a text with those of the DeepSeek line."""
     found = tokenizer.bos_token_id, tokenizer.eos_token_id
-    return judge(STAGE, "begin and end of text", found == (0, 1), found, (0, 1), WRONG_TOKENIZER)
+    return judge(STAGE, "begin and end of text", found == (0, 1), found, (0, 1), _WRONG_TOKENIZER)
 
 
 def check_tokenizer(tokenizer: Any, folder: Path) -> list[Check]:
@@ -77,9 +77,9 @@ def check_tokenizer(tokenizer: Any, folder: Path) -> list[Check]:
     name = type(tokenizer).__name__
     return [
         judge(STAGE, "encoding", ids == plain.encode(SAMPLE, add_special_tokens=False).ids,
-              f"{len(ids)} tokens by {name}", "those of tokenizer.json", WRONG_TOKENIZER),
+              f"{len(ids)} tokens by {name}", "those of tokenizer.json", _WRONG_TOKENIZER),
         judge(STAGE, "round trip", decoded == SAMPLE, repr(decoded[:30]), "every space and line break",
-              WRONG_TOKENIZER),
+              _WRONG_TOKENIZER),
     ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def check_prompts(tokenizer: Any, folder: Path, prompts: Sequence[str]) -> list[
         official = [TOKEN_IDS["<｜begin▁of▁sentence｜>"], *encode(before)], TOKEN_IDS["<image>"], encode(after)
         if TiledImages.tokenize(tokenizer, prompt) != official:
             wrong.append(prompt)
-    return [judge(STAGE, "prompts", not wrong, wrong or f"{len(prompts)} prompts", "official ids", WRONG_TOKENIZER)]
+    return [judge(STAGE, "prompts", not wrong, wrong or f"{len(prompts)} prompts", "official ids", _WRONG_TOKENIZER)]
 
 
 def check_prompt_lengths(tokenizer: Any, recorded: Sequence[tuple[str, int]]) -> Iterator[Check]:
@@ -104,4 +104,4 @@ def check_prompt_lengths(tokenizer: Any, recorded: Sequence[tuple[str, int]]) ->
     for prompt, expected in dict.fromkeys(recorded):
         before, _, after = TiledImages.tokenize(tokenizer, prompt)
         count = len(before) + len(after)
-        yield judge(STAGE, f"length of {prompt!r}", count == expected, count, expected, WRONG_TOKENIZER)
+        yield judge(STAGE, f"length of {prompt!r}", count == expected, count, expected, _WRONG_TOKENIZER)

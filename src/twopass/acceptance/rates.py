@@ -21,8 +21,8 @@ from twopass.families.interface import NORMAL
 
 STAGE = "f"
 MIN_RUN = 4  # parts that must follow each other in the text layer as in the answer: fewer are found anywhere
-NOT_ASKED = "not asked"  # of blank pages, and of pages that could not be rendered
-REJECTED = (Flag.PASS2_LOOP, Flag.PASS2_CUT, Flag.PASS2_EMPTY, Flag.PASS2_DISAGREES)
+_NOT_ASKED = "not asked"  # of blank pages, and of pages that could not be rendered
+_REJECTED = (Flag.PASS2_LOOP, Flag.PASS2_CUT, Flag.PASS2_EMPTY, Flag.PASS2_DISAGREES)
 AGREES = "agrees with pass 1"
 _PART = re.compile(
     r"<\|[^|<>]{1,30}\|>|</?[a-z]{1,10}>|[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+|\S"
@@ -82,7 +82,7 @@ def check(pages: Mapping[PageKey, Checkpoint], read_layers: ReadLayers | None = 
 
 
 def _describe(rates: Rates) -> str:
-    repeated = rates.pages - rates.rungs[NORMAL] - rates.rungs[NOT_ASKED]
+    repeated = rates.pages - rates.rungs[NORMAL] - rates.rungs[_NOT_ASKED]
     return (
         f"{_format_share(repeated, rates.pages)} pages needed another attempt, "
         f"{_format_share(rates.looped + rates.looped_elements, rates.ends.total() + rates.asked)} looped, "
@@ -119,7 +119,7 @@ def _measure_page(page: Checkpoint, layer: str | None) -> Rates:
     parts = split_parts(answers[-1].text) if answers and layer and is_read else []
     return Rates(
         pages=1,
-        rungs=Counter([attempts[-1].rung if attempts else NOT_ASKED]),
+        rungs=Counter([attempts[-1].rung if attempts else _NOT_ASKED]),
         ends=Counter(one.finish_reason for one in answers),
         element_ends=Counter(one.finish_reason for one in replies),
         looped=sum(attempt.reason is Code.LOOP for attempt in attempts),
@@ -135,7 +135,7 @@ def _measure_page(page: Checkpoint, layer: str | None) -> Rates:
 
 def _find_rejection(element: Element) -> str:
     """Why the first reading is used."""
-    return next((flag for flag in REJECTED if flag in element.flags), AGREES)
+    return next((flag for flag in _REJECTED if flag in element.flags), AGREES)
 
 
 def split_parts(text: str) -> list[str]:

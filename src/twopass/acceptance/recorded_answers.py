@@ -36,22 +36,22 @@ STAGE = "d"
 #   print, 0.21 for Fraktur, 0.54 for a form of 25 words), and box sides that are up to 3 of 999 off.
 # - Faults, which have to fail: of the words, wrong normalisation changes 0.21 or more, two swapped tiles 0.34.
 MAX_WORD_ERRORS = 0.12  # of the recorded words
-MAX_FEW_ERRORS = 6  # words, in short answers, where a few words are a large share
-MAX_LENGTH_CHANGE = 0.1  # of the recorded characters
+_MAX_FEW_ERRORS = 6  # words, in short answers, where a few words are a large share
+_MAX_LENGTH_CHANGE = 0.1  # of the recorded characters
 # A page may have few and small boxes, so the required IoU depends on them: as if every side was this far off, and one
 # block of ten was split or joined.
-MAX_SIDE_ERROR = 4 / 999  # of the page's width or height
-MIN_MATCHED = 0.9  # of the blocks
-MIN_TABLE_SIMILARITY = 0.9  # a missing row of eight gives 0.88
+_MAX_SIDE_ERROR = 4 / 999  # of the page's width or height
+_MIN_MATCHED = 0.9  # of the blocks
+_MIN_TABLE_SIMILARITY = 0.9  # a missing row of eight gives 0.88
 
-SAME_LETTERS = 0.95  # share of equal letters from which on only the spaces are wrong
-SAME_WORDS = 0.9  # Dice coefficient of the words from which on only their order is wrong
+_SAME_LETTERS = 0.95  # share of equal letters from which on only the spaces are wrong
+_SAME_WORDS = 0.9  # Dice coefficient of the words from which on only their order is wrong
 
-MAX_IN_FLIGHT = 16  # records whose images are in memory
+_MAX_IN_FLIGHT = 16  # records whose images are in memory
 MAX_TOKENS = 8192  # the model's context, and the limit of the official code
-RECORDED_PROMPTS = ("document", "free")  # asked about a user's own images
+_RECORDED_PROMPTS = ("document", "free")  # asked about a user's own images
 
-NO_ANSWER = frozenset({"error", "crash", "abort"})  # finish reasons
+_NO_ANSWER = frozenset({"error", "crash", "abort"})  # finish reasons
 
 Ask = Callable[[Prompt], Awaitable[Completion]]
 
@@ -96,7 +96,7 @@ async def compare(records: Sequence[Record], ask: Ask) -> list[Check]:
 
 
 async def _ask_all(records: Sequence[Record], ask: Ask) -> list[Completion]:
-    slots = asyncio.Semaphore(MAX_IN_FLIGHT)
+    slots = asyncio.Semaphore(_MAX_IN_FLIGHT)
 
     async def answer(record: Record) -> Completion:
         async with slots:
@@ -123,7 +123,7 @@ def judge_answer(record: Record, completion: Completion) -> list[Check]:
     """Compare one answer with its record: end, tokens of the prompt, words, length, boxes and tables."""
     expected = Reading.of(record.text)
     checks = [_judge_end(record, completion, expected.is_looping)]
-    if completion.finish_reason in NO_ANSWER:
+    if completion.finish_reason in _NO_ANSWER:
         return checks
     checks.append(_judge_prompt_tokens(record, completion))
     answer = Reading.of(completion.text)
@@ -159,7 +159,7 @@ def _judge_prompt_tokens(record: Record, completion: Completion) -> Check:
 
 
 def _judge_length(record: Record, length: int, expected: int) -> Check:
-    least, most = round((1 - MAX_LENGTH_CHANGE) * expected), round((1 + MAX_LENGTH_CHANGE) * expected)
+    least, most = round((1 - _MAX_LENGTH_CHANGE) * expected), round((1 + _MAX_LENGTH_CHANGE) * expected)
     if length < least:
         meaning = "the answer ends early or has no spaces: text is missing"
     else:
@@ -170,7 +170,7 @@ def _judge_length(record: Record, length: int, expected: int) -> Check:
 
 def _judge_words(record: Record, text: str, expected: str) -> Check:
     rate = scores.word_error_rate(text, expected)
-    limit = max(MAX_WORD_ERRORS, MAX_FEW_ERRORS / max(agreement.count_word_edits("", expected), 1))
+    limit = max(MAX_WORD_ERRORS, _MAX_FEW_ERRORS / max(agreement.count_word_edits("", expected), 1))
     name, required = f"{record.name}: word error rate", f"at most {limit:.2f}"
     return judge(STAGE, name, rate <= limit, f"{rate:.3f}", required, _explain_words(text, expected))
 
@@ -179,9 +179,9 @@ def _explain_words(text: str, expected: str) -> str:
     """Say what the kind of the difference suggests."""
     if any(mark in text for mark in BYTE_MARKS):
         return "marks of a byte-level vocabulary are in the text: tokens are not decoded; check the tokenizer"
-    if agreement.similarity(text, expected) >= SAME_LETTERS:
+    if agreement.similarity(text, expected) >= _SAME_LETTERS:
         return "the letters agree, but not the spaces: check how tokens are decoded"
-    if agreement.word_overlap(text, expected) >= SAME_WORDS:
+    if agreement.word_overlap(text, expected) >= _SAME_WORDS:
         return "the words agree, but not their order: check the order of tiles and the newline tokens (stage b)"
     return "words are misread: check weights, normalisation, tiles and newline tokens (stages a to c)"
 
@@ -193,19 +193,20 @@ def _judge_boxes(record: Record, blocks: Sequence[Block], expected: Sequence[Blo
 
 
 def _required_iou(blocks: Sequence[Block]) -> float:
-    """The mean IoU of these boxes with boxes that are larger by MAX_SIDE_ERROR at every side, less MIN_MATCHED."""
+    """The mean IoU of these boxes with boxes that are larger by _MAX_SIDE_ERROR at every side, less _MIN_MATCHED."""
     boxes = [box for block in blocks for box in block.boxes]
     larger = (
-        Box(b.x0 - MAX_SIDE_ERROR, b.y0 - MAX_SIDE_ERROR, b.x1 + MAX_SIDE_ERROR, b.y1 + MAX_SIDE_ERROR) for b in boxes
+        Box(b.x0 - _MAX_SIDE_ERROR, b.y0 - _MAX_SIDE_ERROR, b.x1 + _MAX_SIDE_ERROR, b.y1 + _MAX_SIDE_ERROR)
+        for b in boxes
     )
-    return MIN_MATCHED * sum(map(scores.box_iou, boxes, larger)) / len(boxes)
+    return _MIN_MATCHED * sum(map(scores.box_iou, boxes, larger)) / len(boxes)
 
 
 def _judge_tables(record: Record, tables: Sequence[Table], expected: Sequence[Table]) -> Check:
     similarity = scores.mean_table_similarity(tables, expected)
-    name, required = f"{record.name}: table TEDS", f"at least {MIN_TABLE_SIMILARITY}"
+    name, required = f"{record.name}: table TEDS", f"at least {_MIN_TABLE_SIMILARITY}"
     meaning = "cells, rows or columns of tables are missing or wrong: check the tokens that may repeat (stage a)"
-    return judge(STAGE, name, similarity >= MIN_TABLE_SIMILARITY, f"{similarity:.3f}", required, meaning)
+    return judge(STAGE, name, similarity >= _MIN_TABLE_SIMILARITY, f"{similarity:.3f}", required, meaning)
 
 
 async def record_answers(
@@ -219,7 +220,7 @@ async def record_answers(
     pending = [
         _prepare_record(path, prompt, spec, model, revision, made_with)
         for path in images
-        for prompt in RECORDED_PROMPTS
+        for prompt in _RECORDED_PROMPTS
     ]
     completions = await _ask_all(pending, ask)
     return tuple(_complete(record, completion) for record, completion in zip(pending, completions, strict=True))
@@ -241,7 +242,7 @@ def _prepare_record(path: Path, prompt: str, spec: VisionSpec, model: str, revis
 
 
 def _complete(record: Record, completion: Completion) -> Record:
-    if completion.finish_reason in NO_ANSWER:
+    if completion.finish_reason in _NO_ANSWER:
         message = (
             f"{record.name}: the engine gave no answer ({completion.finish_reason}); see the log, and record again"
         )

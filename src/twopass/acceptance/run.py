@@ -50,12 +50,12 @@ from twopass.steps import canary
 from twopass.version import VERSION
 from twopass.worker import Worker, open_worker
 
-RANDOM_WEIGHTS = "random weights (LOAD_FORMAT=dummy)"
+_RANDOM_WEIGHTS = "random weights (LOAD_FORMAT=dummy)"
 NEEDS_VLLM = "needs ENGINE=vllm"
-NEEDS_MODEL = "needs an engine that runs a model: ENGINE=vllm, hf or openai"
-NEEDS_GPU = "needs a GPU: without one, speed says nothing"
+_NEEDS_MODEL = "needs an engine that runs a model: ENGINE=vllm, hf or openai"
+_NEEDS_GPU = "needs a GPU: without one, speed says nothing"
 # of our engine's arguments, those that stock vLLM gets too
-SHARED_ARGUMENTS = (
+_SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
     "gpu_memory_utilization", "tensor_parallel_size", "enforce_eager", "compilation_config", "load_format",
     "limit_mm_per_prompt", "enable_prefix_caching", "mm_processor_cache_gb", "skip_mm_profiling", "block_size",
@@ -64,7 +64,7 @@ SHARED_ARGUMENTS = (
 # vLLM's counters
 PREEMPTIONS = "vllm:num_preemptions_total"
 DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
-ACCEPTED_TOKENS = "vllm:spec_decode_num_accepted_tokens_total"
+_ACCEPTED_TOKENS = "vllm:spec_decode_num_accepted_tokens_total"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class RequestCounts:
     max_tokens: int
 
 
-ON_GPU, ON_CPU = RequestCounts(64, 16, 16, 256), RequestCounts(6, 2, 128, 32)
+_ON_GPU, _ON_CPU = RequestCounts(64, 16, 16, 256), RequestCounts(6, 2, 128, 32)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Plan:
     pictures: Sequence[Picture] = field(default_factory=drawn_pages.draw_pictures)
     records: Sequence[Record] = ()
     recording: Path | None = None
-    counts: RequestCounts = field(default_factory=lambda: ON_GPU if gpus.detect_gpus().count else ON_CPU)
+    counts: RequestCounts = field(default_factory=lambda: _ON_GPU if gpus.detect_gpus().count else _ON_CPU)
     tune: bool = False
     rates: bool = False
     files: Path | None = None
@@ -146,7 +146,7 @@ def _choose_model(name: str) -> TestedModel:
 def _run_other_engine(plan: Plan) -> Iterator[list[Check]]:
     """Only answers can be compared where this process does not run the model with vLLM."""
     if plan.settings.engine == "cpu":
-        yield [skip(stage, STAGES[stage], NEEDS_MODEL) for stage in "abcd"]
+        yield [skip(stage, STAGES[stage], _NEEDS_MODEL) for stage in "abcd"]
         return
     yield [skip(stage, STAGES[stage], NEEDS_VLLM) for stage in "abc"]
     with open_worker(plan.settings.model_copy(update={"canary": False})) as worker:
@@ -184,10 +184,10 @@ def _run_vllm(plan: Plan) -> Iterator[list[Check]]:
             _count(PREEMPTIONS),
             uses_drafts=engine.uses_drafts,
             drafted=_count(DRAFT_TOKENS),
-            accepted=_count(ACCEPTED_TOKENS),
+            accepted=_count(_ACCEPTED_TOKENS),
         )
         answers = worker.submit(_check_recorded_answers(plan, worker)).result()
-        arguments = {name: engine.core.arguments[name] for name in SHARED_ARGUMENTS if name in engine.core.arguments}
+        arguments = {name: engine.core.arguments[name] for name in _SHARED_ARGUMENTS if name in engine.core.arguments}
     stock = stock_vllm.ask(arguments, requests, counts.alone, model.build_stock_input)
     yield greedy_tokens.check_answers(requests, ours, stock)
     yield answers
@@ -198,7 +198,7 @@ async def _check_recorded_answers(plan: Plan, worker: Worker) -> list[Check]:
     if plan.recording:
         await _record(plan.recording, plan, worker.engine)
     if plan.is_random:
-        return [skip("d", name, RANDOM_WEIGHTS) for name in ("canary", "recorded answers")]
+        return [skip("d", name, _RANDOM_WEIGHTS) for name in ("canary", "recorded answers")]
     canary_check = await _check_canary(worker, plan.settings)
     if not plan.usable_records:
         made = "answers about single regions are not recorded" if plan.reads_regions else "make some with --record"
@@ -256,7 +256,7 @@ def _open_worker(model: TestedModel, plan: Plan, folder: Path, blocks: int) -> I
 
 def _check_files(model: str, folder: Path, is_random: bool, recorded: Sequence[Record]) -> list[Check]:
     """Stage (a); runs in a child process."""
-    files = [skip("a", "checksums", RANDOM_WEIGHTS)] if is_random else model_files.check_files(model, folder)
+    files = [skip("a", "checksums", _RANDOM_WEIGHTS)] if is_random else model_files.check_files(model, folder)
     if has_failed(files):
         return files
     try:
@@ -339,7 +339,7 @@ def _find_obstacle(plan: Plan, gpu: gpus.GpuInfo) -> str | None:
     """Why no settings can be compared here."""
     if plan.settings.engine != "vllm":
         return NEEDS_VLLM
-    return RANDOM_WEIGHTS if plan.is_random else None if gpu.count else NEEDS_GPU
+    return _RANDOM_WEIGHTS if plan.is_random else None if gpu.count else _NEEDS_GPU
 
 
 def _make_reader(plan: Plan, sources: Sequence[Path], folder: Path) -> Callable[[Choice], Trial]:
@@ -352,7 +352,7 @@ def _check_rates(plan: Plan, folder: Path, baseline: Trial | None, sets: int) ->
     if plan.artefacts:
         return rates.check(trial_run.load_pages(plan.artefacts))
     if plan.settings.engine == "cpu" or plan.is_random:
-        return [skip("f", "rates", RANDOM_WEIGHTS if plan.is_random else NEEDS_MODEL)]
+        return [skip("f", "rates", _RANDOM_WEIGHTS if plan.is_random else _NEEDS_MODEL)]
     if baseline is None:
         documents = trial_documents.prepare(folder / "documents", plan.files, sets)
         pages = sum(len(document.truths) for document in documents)

@@ -26,11 +26,11 @@ from twopass.models import CropInput, TileGrid, find_model
 from twopass.pages import canary_images, pillow_image
 from twopass.pages.shared_pixels import Pixels
 
-WRONG_CHAT = (
+_WRONG_CHAT = (
     "chat_template.jinja of the weights writes this prompt in another way than the released one: download the model "
     "again with `twopass download-weights`"
 )
-MAX_DIFFERENCE = 1e-4  # of a normalised pixel, in float32: 1 of 255 levels is 0.015 or more
+_MAX_DIFFERENCE = 1e-4  # of a normalised pixel, in float32: 1 of 255 levels is 0.015 or more
 
 CutPatches = Callable[[CropInput, Array], Array]
 
@@ -167,7 +167,7 @@ class RegionReaderModel(TestedModel):
             if self._tokenize(tokenizer, prompt) != _apply_chat_template(tokenizer, prompt)
         ]
         found = wrong or f"{len(self.prompts)} prompts"
-        prompts = judge("a", "prompts", not wrong, found, "ids of the chat template", WRONG_CHAT)
+        prompts = judge("a", "prompts", not wrong, found, "ids of the chat template", _WRONG_CHAT)
         return [*model_files.check_special_tokens(tokenizer, self._input.token_ids), prompts]
 
     def _tokenize(self, tokenizer: Any, prompt: str) -> list[int]:
@@ -197,7 +197,7 @@ class RegionReaderModel(TestedModel):
             return judge("b", name, False, grid, official["image_grid_thw"].tolist(), WRONG_INPUT)
         difference = float(np.abs(frames - ours[:, :, None]).max())
         value = f"{columns} x {rows}, pixels differ by up to {difference:.1g}"
-        return judge("b", name, difference <= MAX_DIFFERENCE, value, f"at most {MAX_DIFFERENCE}", WRONG_INPUT)
+        return judge("b", name, difference <= _MAX_DIFFERENCE, value, f"at most {_MAX_DIFFERENCE}", WRONG_INPUT)
 
     def _resize(self, image: Pixels) -> Pixels:
         """The image in the size at which the model sees it."""

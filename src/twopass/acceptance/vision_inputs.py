@@ -22,7 +22,7 @@ WRONG_INPUT = (
     "the model does not see the image as officially, so whatever it answers is worth little: Pillow, NumPy or vLLM are "
     "not the versions of the container image, or this is a defect of twopass, which should be reported"
 )
-WRONG_EMBEDDINGS = (
+_WRONG_EMBEDDINGS = (
     "our encoder computes something else than vLLM's on the same weights: a kernel does not work on this GPU or "
     "driver, or this is a defect of twopass, which should be reported"
 )
@@ -116,11 +116,11 @@ def judge_embeddings(name: str, found: Agreement) -> Check:
     is_good = found.cosine is not None and found.cosine > MIN_COSINE
     if found.error:
         return Check(
-            STAGE, f"{name}: embeddings", CheckOutcome.FAILED, "none", "", f"{found.error}: {WRONG_EMBEDDINGS}"
+            STAGE, f"{name}: embeddings", CheckOutcome.FAILED, "none", "", f"{found.error}: {_WRONG_EMBEDDINGS}"
         )
     value = f"{found.tokens} tokens" if found.cosine is None else f"cosine {found.cosine:.5f}"
     required = f"{found.reference_tokens} tokens, cosine > {MIN_COSINE}"
-    return judge(STAGE, f"{name}: embeddings", is_good, value, required, WRONG_EMBEDDINGS)
+    return judge(STAGE, f"{name}: embeddings", is_good, value, required, _WRONG_EMBEDDINGS)
 
 
 def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: bytes) -> tuple[int, int, float | None]:

@@ -51,8 +51,8 @@ SUMMARY = "batch_summary.json"  # of the last run
 RUNS = "runs"  # the folder with the summary of every run
 UNREAD = "unread"  # status of a file that was not read to its end: the run was stopped, or an unexpected error came
 FORMATS = (Format.DOCJSON, Format.MARKDOWN)
-STDIN = "-"  # as a place
-STDIN_NAME = "stdin"
+_STDIN = "-"  # as a place
+_STDIN_NAME = "stdin"
 
 
 @dataclass(frozen=True)
@@ -107,16 +107,16 @@ class InputFile:
 @contextmanager
 def keep_stdin(places: Sequence[str], settings: Settings) -> Iterator[Upload | None]:
     """Keep what comes on stdin in a temporary file, if it is one of the places; raises SourceError."""
-    if STDIN not in places:
+    if _STDIN not in places:
         yield None
         return
     if sys.stdin is None or sys.stdin.isatty():
-        message = f"{STDIN}: no document comes on stdin; write twopass read {STDIN} < file.pdf"
+        message = f"{_STDIN}: no document comes on stdin; write twopass read {_STDIN} < file.pdf"
         raise SourceError(Code.SOURCE_NOT_FOUND, message)
     with scratch.open_folder() as folder:
-        path = folder / STDIN_NAME
-        sources.write_stream(sys.stdin.buffer, path, settings.max_source_bytes, STDIN_NAME)
-        yield Upload(STDIN_NAME, path)
+        path = folder / _STDIN_NAME
+        sources.write_stream(sys.stdin.buffer, path, settings.max_source_bytes, _STDIN_NAME)
+        yield Upload(_STDIN_NAME, path)
 
 
 async def find_files(
@@ -128,8 +128,8 @@ async def find_files(
     """
     found: dict[str, InputFile] = {}
     for place in map(locations.normalize, places):
-        if place == STDIN:
-            found[place] = InputFile(STDIN_NAME, STDIN_NAME, stdin)
+        if place == _STDIN:
+            found[place] = InputFile(_STDIN_NAME, _STDIN_NAME, stdin)
             continue
         for document in await discovery.find_documents([place], settings, (output,) if output else ()):
             file = InputFile(document.location, place)

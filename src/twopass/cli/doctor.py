@@ -34,12 +34,12 @@ from twopass.runtime import scratch
 from twopass.settings import Settings, find_config_file, find_misspelt, load_settings
 from twopass.storage.s3 import S3Store
 
-IMPORT_S = 120.0  # limit for importing an engine's packages; vLLM takes 20 s on a cold disk
-BUCKET_PATIENCE_S = 5.0  # for retries of one call: a person waits
-PROBE_BYTES = 1 << 20
-MIN_DESCRIPTORS = 4096  # the pixel buffers need 1,400 at 512 sequences; sockets and files need the rest
-SHARED_MEMORY = Path("/dev/shm")
-MIN_SHARED_BYTES = 1 << 30  # as in compose.gpu.yaml, for vLLM's processes
+_IMPORT_S = 120.0  # limit for importing an engine's packages; vLLM takes 20 s on a cold disk
+_BUCKET_PATIENCE_S = 5.0  # for retries of one call: a person waits
+_PROBE_BYTES = 1 << 20
+_MIN_DESCRIPTORS = 4096  # the pixel buffers need 1,400 at 512 sequences; sockets and files need the rest
+_SHARED_MEMORY = Path("/dev/shm")
+_MIN_SHARED_BYTES = 1 << 30  # as in compose.gpu.yaml, for vLLM's processes
 PACKAGES = {  # engine -> the packages that it imports, how they are installed
     "cpu": (("pymupdf", "pymupdf4llm", "onnxruntime", "rapidocr"), "install twopass again"),
     "openai": (("pymupdf", "httpx"), "install twopass again"),
@@ -52,7 +52,7 @@ COMMANDS = {  # what needs more than reading does -> how it is called, its extra
     "serve": ("twopass serve", "serve", ("fastapi", "python_multipart", "uvicorn", "prometheus_client")),
     "handler": ("handler.py", "worker", ("runpod", "prometheus_client")),
 }
-OPTIONAL_PACKAGES = (  # module, extra, what it is for, the setting that needs it
+_OPTIONAL_PACKAGES = (  # module, extra, what it is for, the setting that needs it
     ("docling_core", "docling", "the format docling", None),
     ("yake", "keywords", "keywords", None),
     ("ray", "ray", "twopass submit --ray", None),
@@ -151,9 +151,9 @@ def _check_engine(settings: Settings) -> Answer:
         names, advice = (*names, *more_names), f"{advice}; for the layout detector: {more_advice}"
     command = [sys.executable, "-c", f"import {', '.join(names)}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=IMPORT_S)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_IMPORT_S)
     except subprocess.TimeoutExpired:
-        return Level.FAILED, f"{settings.engine}: importing {', '.join(names)} takes more than {IMPORT_S:.0f} s"
+        return Level.FAILED, f"{settings.engine}: importing {', '.join(names)} takes more than {_IMPORT_S:.0f} s"
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return Level.FAILED, f"{settings.engine}: {reason}; {advice}"
@@ -194,7 +194,7 @@ def _check_weights(settings: Settings) -> Answer:
 def _check_bucket(settings: Settings) -> Answer:
     if settings.default_output is None:
         return Level.OK, "BUCKET_NAME is not set: jobs name their output, local runs write to OUTPUT_DIR"
-    patience = min(settings.store_patience_s, BUCKET_PATIENCE_S)
+    patience = min(settings.store_patience_s, _BUCKET_PATIENCE_S)
     hasty = settings.model_copy(update={"store_patience_s": patience})
     return asyncio.run(_try_bucket(S3Store(settings.default_output, hasty, None)))
 
@@ -235,7 +235,7 @@ def _check_scratch(settings: Settings) -> Answer:
     try:
         preflight.check_disk(settings)
         with scratch.open_folder() as folder:
-            (folder / "probe").write_bytes(bytes(PROBE_BYTES))
+            (folder / "probe").write_bytes(bytes(_PROBE_BYTES))
     except OSError as error:
         message = f"temporary files cannot be written ({error.strerror}): free space, or set TMPDIR to another folder"
         raise StoreError(Code.STORE_UNAVAILABLE, message) from None
@@ -247,18 +247,18 @@ def _check_scratch(settings: Settings) -> Answer:
 
 def _check_descriptors(settings: Settings) -> Answer:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < MIN_DESCRIPTORS:
-        advice = f"raise it to {MIN_DESCRIPTORS} or more, in a container with --ulimit nofile={MIN_DESCRIPTORS}"
+    if hard != resource.RLIM_INFINITY and hard < _MIN_DESCRIPTORS:
+        advice = f"raise it to {_MIN_DESCRIPTORS} or more, in a container with --ulimit nofile={_MIN_DESCRIPTORS}"
         return Level.WARNING, f"at most {hard} (hard limit), too few for many pages at once; {advice}"
     return Level.OK, "no limit" if hard == resource.RLIM_INFINITY else f"at most {hard}"
 
 
 def _check_shared_memory(settings: Settings) -> Answer:
-    free = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else 0
-    if settings.engine == "vllm" and free < MIN_SHARED_BYTES:
+    free = shutil.disk_usage(_SHARED_MEMORY).free if _SHARED_MEMORY.is_dir() else 0
+    if settings.engine == "vllm" and free < _MIN_SHARED_BYTES:
         advice = "run the container with --shm-size=1g"
-        return Level.WARNING, f"{SHARED_MEMORY} has {free:,} bytes free, vLLM may need {MIN_SHARED_BYTES:,}; {advice}"
-    return Level.OK, f"{SHARED_MEMORY}: {free:,} bytes free"
+        return Level.WARNING, f"{_SHARED_MEMORY} has {free:,} bytes free, vLLM may need {_MIN_SHARED_BYTES:,}; {advice}"
+    return Level.OK, f"{_SHARED_MEMORY}: {free:,} bytes free"
 
 
 def _check_command(name: str, settings: Settings) -> Answer:
@@ -270,7 +270,7 @@ def _check_command(name: str, settings: Settings) -> Answer:
 
 
 def check_optional_packages(
-    settings: Settings, packages: Sequence[tuple[str, str, str, str | None]] = OPTIONAL_PACKAGES
+    settings: Settings, packages: Sequence[tuple[str, str, str, str | None]] = _OPTIONAL_PACKAGES
 ) -> Answer:
     missing = [row for row in packages if not _is_installed(row[0])]
     uses, extras = ", ".join(use for _, _, use, _ in missing), ",".join(extra for _, extra, *_ in missing)

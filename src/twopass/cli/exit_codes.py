@@ -24,41 +24,41 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.STOPPED: "stopped with Ctrl-C; the same command continues",
 }
 
-WRONG_USE = "a wrong argument or setting"
+_WRONG_USE = "a wrong argument or setting"
 OUTCOMES: Mapping[str, Mapping[Exit, str]] = {  # command -> its exit codes
     "read": {
         Exit.SUCCESS: "every document was read, though pages of it may have failed",
         Exit.FAILED: "a document failed or has unread pages, or the engine did not start",
-        Exit.USAGE: f"nothing to read, or {WRONG_USE}",
+        Exit.USAGE: f"nothing to read, or {_WRONG_USE}",
         Exit.STOPPED: "stopped",
     },
     "serve": {
         Exit.SUCCESS: "stopped by a signal",
         Exit.FAILED: "the engine did not start, a package is missing, or the folder cannot be used",
-        Exit.USAGE: WRONG_USE,
+        Exit.USAGE: _WRONG_USE,
     },
     "submit": {
         Exit.SUCCESS: "every document was read",
         Exit.FAILED: "not every one",
-        Exit.USAGE: f"nothing to do, or {WRONG_USE}",
+        Exit.USAGE: f"nothing to do, or {_WRONG_USE}",
         Exit.ENDPOINT: "the endpoint refuses or cannot be reached",
         Exit.STOPPED: "stopped",
     },
-    "reparse": {Exit.SUCCESS: "written", Exit.FAILED: "not written", Exit.USAGE: WRONG_USE},
-    "parse-answer": {Exit.SUCCESS: "parsed", Exit.USAGE: WRONG_USE},
-    "schema": {Exit.SUCCESS: "printed", Exit.USAGE: WRONG_USE},
-    "warm-up": {Exit.SUCCESS: "filled", Exit.FAILED: "the engine did not start", Exit.USAGE: WRONG_USE},
+    "reparse": {Exit.SUCCESS: "written", Exit.FAILED: "not written", Exit.USAGE: _WRONG_USE},
+    "parse-answer": {Exit.SUCCESS: "parsed", Exit.USAGE: _WRONG_USE},
+    "schema": {Exit.SUCCESS: "printed", Exit.USAGE: _WRONG_USE},
+    "warm-up": {Exit.SUCCESS: "filled", Exit.FAILED: "the engine did not start", Exit.USAGE: _WRONG_USE},
     "download-weights": {
         Exit.SUCCESS: "the folders are complete and correct",
         Exit.FAILED: "one is not",
-        Exit.USAGE: WRONG_USE,
+        Exit.USAGE: _WRONG_USE,
     },
     "accept": {
         Exit.SUCCESS: "no check failed and some passed",
         Exit.FAILED: "a check failed, none was run, or an engine did not start",
-        Exit.USAGE: WRONG_USE,
+        Exit.USAGE: _WRONG_USE,
     },
-    "doctor": {Exit.SUCCESS: "nothing failed", Exit.FAILED: "a check failed", Exit.USAGE: WRONG_USE},
+    "doctor": {Exit.SUCCESS: "nothing failed", Exit.FAILED: "a check failed", Exit.USAGE: _WRONG_USE},
     "health": {
         Exit.SUCCESS: "the worker can take jobs",
         Exit.FAILED: "it cannot, or does not answer",

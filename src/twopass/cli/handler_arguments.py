@@ -15,8 +15,8 @@ from twopass.formats import registry
 from twopass.job import EntryPoint, Job
 from twopass.settings import Settings
 
-TEST_INPUT = Path("test_input.json")  # the SDK reads it without --test_input
-REALTIME_HOST = "0.0.0.0"  # where the SDK opens RUNPOD_REALTIME_PORT
+_TEST_INPUT = Path("test_input.json")  # the SDK reads it without --test_input
+_REALTIME_HOST = "0.0.0.0"  # where the SDK opens RUNPOD_REALTIME_PORT
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Arguments
     if parsed.rp_serve_api:
         return Arguments(EntryPoint.API, parsed.rp_api_port, "--rp_api_port", parsed.rp_api_host)
     if int(realtime_port):
-        return Arguments(EntryPoint.API, int(realtime_port), "RUNPOD_REALTIME_PORT", REALTIME_HOST)
+        return Arguments(EntryPoint.API, int(realtime_port), "RUNPOD_REALTIME_PORT", _REALTIME_HOST)
     if environment.get("RUNPOD_WEBHOOK_GET_JOB"):
         return Arguments(EntryPoint.SERVERLESS)
     return Arguments(EntryPoint.LOCAL, test_input=parsed.test_input)
@@ -87,7 +87,7 @@ def _load_local_job(test_input: str | None) -> Mapping[str, Any]:
     """Read the job that the SDK will run; raises InvalidJob."""
     name, text = "--test_input", test_input
     if not text:
-        name, text = str(TEST_INPUT), _read_test_input()
+        name, text = str(_TEST_INPUT), _read_test_input()
     try:
         job = json.loads(text)
     except ValueError as error:
@@ -99,7 +99,7 @@ def _load_local_job(test_input: str | None) -> Mapping[str, Any]:
 
 def _read_test_input() -> str:
     try:
-        return TEST_INPUT.read_text("utf-8")
+        return _TEST_INPUT.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
-        message = f"{TEST_INPUT}: cannot be read in this folder; write one, or set --test_input or --rp_serve_api"
+        message = f"{_TEST_INPUT}: cannot be read in this folder; write one, or set --test_input or --rp_serve_api"
         raise InvalidJob(Code.INVALID_JOB, message) from None

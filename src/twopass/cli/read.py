@@ -12,14 +12,14 @@ from twopass.job import Format
 from twopass.models import PRESET_NAMES
 from twopass.settings import LogFormat
 
-GPU_PRESETS = ("auto", *(name for name in PRESET_NAMES if name != "cpu"))
+_GPU_PRESETS = ("auto", *(name for name in PRESET_NAMES if name != "cpu"))
 SETTINGS: dict[str | None, dict[str, Any]] = {  # --preset -> settings
     None: {},  # ENGINE and PRESET of the environment
     "cpu": {"engine": "cpu"},
-    **{name: {"engine": "vllm", "preset": name} for name in GPU_PRESETS},
+    **{name: {"engine": "vllm", "preset": name} for name in _GPU_PRESETS},
 }
-PRESET_CHOICES = tuple(name for name in SETTINGS if name)
-TEXT_FORMATS = tuple(name for name in Format if name is not Format.ZIP)
+_PRESET_CHOICES = tuple(name for name in SETTINGS if name)
+_TEXT_FORMATS = tuple(name for name in Format if name is not Format.ZIP)
 
 
 def command(
@@ -36,7 +36,7 @@ def command(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(**options.choice(PRESET_CHOICES), help="cpu, or vllm by GB of GPU memory; default: ENGINE."),
+        typer.Option(**options.choice(_PRESET_CHOICES), help="cpu, or vllm by GB of GPU memory; default: ENGINE."),
     ] = None,
     formats: options.Formats = "docjson,markdown",
     pages: Annotated[
@@ -50,7 +50,7 @@ def command(
     stdout: Annotated[
         str | None,
         typer.Option(
-            **options.choice(TEXT_FORMATS),
+            **options.choice(_TEXT_FORMATS),
             help="Print this format of the only document, and nothing else. Files are written only with --output.",
         ),
     ] = None,

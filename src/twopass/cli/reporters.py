@@ -28,9 +28,9 @@ from twopass.telemetry.progress import Listener, Phase, Progress
 STYLES = {Status.SUCCESS: "green", Status.PARTIAL_SUCCESS: "yellow", Status.FAILURE: "red"}
 MAX_PROBLEMS = 5  # of one document; the summary has all
 PROGRESS_INTERVAL_S = 10.0  # between two lines of progress where no bars are drawn
-READING_STAGES = ("pass1", "pass2")
+_READING_STAGES = ("pass1", "pass2")
 # files beside the artefacts in a document's folder, and what they are
-OTHER_FILES = (
+_OTHER_FILES = (
     ("images/", "crops of figures and tables"),
     ("pages/", "one checkpoint per page"),
     ("manifest.json", "written last: the document is complete"),
@@ -328,7 +328,7 @@ class Figures:
             start_s=start_s,
             total_s=total_s,
             rendering_s=sum(_sum_stages(doc, "render") for doc in documents),
-            reading_s=sum(_sum_stages(doc, *READING_STAGES) for doc in documents),
+            reading_s=sum(_sum_stages(doc, *_READING_STAGES) for doc in documents),
         )
 
     @property
@@ -460,6 +460,6 @@ def _build_tree(document: DocumentResult) -> Tree:
     for artefact in document.artefacts.values():
         tree.add(f"{escape(artefact.uri)}  [dim]{decimal(artefact.bytes)}[/]")
     for folder in {artefact.uri.rpartition("/")[0] for artefact in document.artefacts.values()}:
-        for name, meaning in OTHER_FILES:
+        for name, meaning in _OTHER_FILES:
             tree.add(f"{escape(folder)}/{name}  [dim]{meaning}[/]")
     return tree

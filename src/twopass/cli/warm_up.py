@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 1190, 1684  # A4 at 144 dpi: six tiles
 MAX_TOKENS = 8
 DRAFT = "Any words, so that the kernels that find drafts are compiled."
-PICTURE_COUNTS = (1, 2, 3, 4, 6, 8, 12)  # pictures at once; the encoder has a CUDA graph for each count
+_PICTURE_COUNTS = (1, 2, 3, 4, 6, 8, 12)  # pictures at once; the encoder has a CUDA graph for each count
 
 
 def command(config: options.Config = None) -> None:
@@ -58,7 +58,7 @@ async def _read_pictures(worker: Worker, mode: str) -> None:
     sampling = Sampling(max_tokens=MAX_TOKENS, ignore_eos=True)
     prompt = Prompt("warm_up", canary.prompt, pixels, mode=mode, sampling=sampling, draft=DRAFT)
     engine, *_ = worker.engine.members or (worker.engine,)  # one is enough: the others have GPUs of the same kind
-    for count in PICTURE_COUNTS:
+    for count in _PICTURE_COUNTS:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(count, engine.sequences)):
                 group.create_task(engine.generate(prompt))

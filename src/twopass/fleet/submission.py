@@ -26,7 +26,7 @@ from twopass.storage.sources import Sources, open_sources
 
 log = structlog.get_logger()
 
-STATE = "state.jsonl"
+_STATE = "state.jsonl"
 GRACE_S = 60.0  # from the job's own deadline to the moment at which RunPod ends the job
 _MAX_DOWNLOADS = 4  # concurrent, of artefacts
 _FILE_NAMES = {Inline.MARKDOWN: "document.md", Inline.DOCJSON: "document.json"}
@@ -59,7 +59,7 @@ class Submission:
 
     @property
     def state_file(self) -> Path:
-        return self.folder / STATE
+        return self.folder / _STATE
 
     @property
     def results(self) -> tuple[str, ...]:

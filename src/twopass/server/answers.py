@@ -18,7 +18,7 @@ from twopass.server.access import Access
 from twopass.server.jobs import ErrorAnswer, JobStore, PageAnswer, Record, State
 from twopass.values import Value
 
-STATUS = MappingProxyType(
+_STATUS = MappingProxyType(
     {
         Code.ACCESS_DENIED: 401,
         Code.NOT_FOUND: 404,
@@ -80,7 +80,7 @@ class Health(Value, extra="ignore"):
 
 def error_response(error: TwopassError, status: int | None = None) -> JSONResponse:
     """The answer to a refused request: code, message and field."""
-    status = status or STATUS.get(error.code, BAD_REQUEST)
+    status = status or _STATUS.get(error.code, BAD_REQUEST)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"

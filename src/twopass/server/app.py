@@ -34,23 +34,23 @@ from twopass.worker import Worker, open_monitored_worker
 
 log = structlog.get_logger()
 
-RETENTION_INTERVAL_S = 60.0
-PAGE_FILES = {
+_RETENTION_INTERVAL_S = 60.0
+_PAGE_FILES = {
     "/": ("page/index.html", "text/html", load_asset),
     "/app.css": ("page/app.css", "text/css", load_style),
     "/app.js": ("page/app.js", "text/javascript", load_asset),
     "/events.js": ("page/events.js", "text/javascript", load_asset),
     "/shared.js": ("page/shared.js", "text/javascript", load_asset),
 }
-PAGE_HEADERS = {
+_PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "frame-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-BACKLOG = 2048
-CLOSE_RESERVE_S = 10  # for answers to clients after the last job has ended
+_BACKLOG = 2048
+_CLOSE_RESERVE_S = 10  # for answers to clients after the last job has ended
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
@@ -75,7 +75,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
             announce(f"ready: open {address} in a browser; Ctrl-C ends the server")
 
         app = build_app(worker, store, limits, start)
-        grace_s = int(settings.shutdown_grace_s + settings.write_reserve_s) + CLOSE_RESERVE_S
+        grace_s = int(settings.shutdown_grace_s + settings.write_reserve_s) + _CLOSE_RESERVE_S
         config = connections.configure(app, limits, timeout_graceful_shutdown=grace_s)
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has stopped
             signal.signal(number, _ignore)
@@ -93,7 +93,7 @@ def _listen(settings: Settings) -> socket.socket:
     """
     try:
         family, *_, address = socket.getaddrinfo(settings.serve_host, settings.port, type=socket.SOCK_STREAM)[0]
-        listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         place = f"{settings.serve_host}:{settings.port} ({error.strerror or type(error).__name__})"
         message = f"PORT: cannot listen on {place}; choose another host or port"
@@ -137,16 +137,16 @@ async def _delete_old_jobs(store: JobStore, retention_s: float) -> None:
         for job_id in store.find_expired(retention_s):
             log.info("job deleted", job=job_id, retention_s=retention_s)
             await store.delete(job_id)
-        await asyncio.sleep(RETENTION_INTERVAL_S)
+        await asyncio.sleep(_RETENTION_INTERVAL_S)
 
 
 def _add_page(app: FastAPI) -> None:
     def add(path: str, content: str, media_type: str) -> None:
         @app.get(path, include_in_schema=False)
         async def page_file() -> Response:
-            return Response(content, media_type=media_type, headers=PAGE_HEADERS)
+            return Response(content, media_type=media_type, headers=_PAGE_HEADERS)
 
-    for path, (name, media_type, load) in PAGE_FILES.items():
+    for path, (name, media_type, load) in _PAGE_FILES.items():
         add(path, load(__package__, name), media_type)
 
 

@@ -24,7 +24,7 @@ from twopass.server.answers import error_response
 from twopass.settings import Settings
 
 CLOSE = (b"connection", b"close")
-IPV6_PREFIX = 64  # one household or server has so many addresses
+_IPV6_PREFIX = 64  # one household or server has so many addresses
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def group_address(host: str) -> str:
         return host
     if address.version == 4:
         return str(address)
-    return str(address.ipv4_mapped or ip_network((address, IPV6_PREFIX), strict=False))
+    return str(address.ipv4_mapped or ip_network((address, _IPV6_PREFIX), strict=False))
 
 
 class _ClientConnection(H11Protocol):

@@ -36,7 +36,7 @@ from twopass.values import Value
 
 log = structlog.get_logger()
 
-RECORD, INPUT, UPLOAD, OUTPUT, LOCK = "job.json", "input.json", "upload", "output", "server.lock"
+RECORD, _INPUT, UPLOAD, _OUTPUT, LOCK = "job.json", "input.json", "upload", "output", "server.lock"
 MAX_CRASHES = 3  # a job during which the server died as often may be the reason
 _JOB_ID = re.compile(r"[0-9a-f]{16}\Z")
 _FIELD = re.compile(r"[A-Za-z_][\w.\[\]]*(?=: )")
@@ -303,13 +303,13 @@ class JobStore:
         return [record.id for record in self._records.values() if record.finished and record.finished < limit]
 
     def _input_path(self, job_id: str) -> Path:
-        return self._folder / job_id / INPUT
+        return self._folder / job_id / _INPUT
 
     def upload_path(self, job_id: str) -> Path:
         return self._folder / job_id / UPLOAD
 
     def output_path(self, job_id: str) -> Path:
-        return self._folder / job_id / OUTPUT
+        return self._folder / job_id / _OUTPUT
 
     def find_file(self, job_id: str, name: str) -> Path:
         """The file of this name in the job's output; raises RequestError, also for a name that leads out of it."""

@@ -23,14 +23,14 @@ from twopass.server.jobs import ErrorAnswer, JobStore, PageAnswer, Record
 from twopass.server.queue import JobQueue
 
 MAX_WAIT_S = 300  # RunPod's load balancer ends a request after 5.5 minutes
-EVENT_INTERVAL_S = 0.5
+_EVENT_INTERVAL_S = 0.5
 PING_INTERVAL_S = 15.0
-STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the second is for nginx
-ARTEFACT_TYPES = {writer.name: writer.content_type for writer in registry.WRITERS.values()}
-OTHER_TYPES = {".png": "image/png", ".webp": "image/webp", ".json": "application/json"}  # by suffix
+_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the second is for nginx
+_ARTEFACT_TYPES = {writer.name: writer.content_type for writer in registry.WRITERS.values()}
+_OTHER_TYPES = {".png": "image/png", ".webp": "image/webp", ".json": "application/json"}  # by suffix
 SHOWN = ("text/html", "image/", "application/json")  # other files are saved
 # Scripts of a stored page run without an origin: they cannot reach the key or the API.
-SANDBOX = "sandbox allow-scripts allow-popups; frame-ancestors 'self'"
+_SANDBOX = "sandbox allow-scripts allow-popups; frame-ancestors 'self'"
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": description}
     for status, description in (
@@ -45,7 +45,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}, "description": "the file"}}
 
-RESUME_BODY = {
+_RESUME_BODY = {
     "content": {
         "application/json": {
             "schema": {
@@ -153,7 +153,7 @@ def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Acces
         status_code=202,
         summary="Run a job again that ended incomplete; pages that are stored are not read again",
         responses=ENDED,
-        openapi_extra={"requestBody": RESUME_BODY},
+        openapi_extra={"requestBody": _RESUME_BODY},
     )
     async def resume(request: Request, job_id: JobId, response: Response, wait_s: WaitS = 0) -> JobAnswer:
         """For jobs with the link `resume`: cancelled, out of time, or failed for a reason that may pass or that a
@@ -235,7 +235,7 @@ def _send_events(events: AsyncIterator[Event | None]) -> _EventStream:
             sent = clock()
             await asyncio.sleep(0)  # a client that takes thousands of events at once must not hold up the others
 
-    return _EventStream(encode(), headers=STREAM_HEADERS)
+    return _EventStream(encode(), headers=_STREAM_HEADERS)
 
 
 async def _follow_job(job_id: str, store: JobStore, access: Access) -> AsyncIterator[Event | None]:
@@ -250,7 +250,7 @@ async def _follow_job(job_id: str, store: JobStore, access: Access) -> AsyncIter
             shown = now
             yield "progress", show_job(record, store, access)
         yield None
-        await asyncio.sleep(EVENT_INTERVAL_S)
+        await asyncio.sleep(_EVENT_INTERVAL_S)
 
 
 async def _follow_all(queue: JobQueue, store: JobStore, access: Access) -> AsyncIterator[Event | None]:
@@ -275,7 +275,7 @@ async def _follow_all(queue: JobQueue, store: JobStore, access: Access) -> Async
         if is_last:
             return
         yield None
-        await asyncio.sleep(EVENT_INTERVAL_S)
+        await asyncio.sleep(_EVENT_INTERVAL_S)
 
 
 def _add_files(router: APIRouter, store: JobStore) -> None:
@@ -291,7 +291,7 @@ def _add_files(router: APIRouter, store: JobStore) -> None:
     )
     async def only_document(job_id: JobId, name: str) -> FileResponse:
         result = store.get(job_id).result
-        if not result or len(result.documents) != 1 or name not in ARTEFACT_TYPES:
+        if not result or len(result.documents) != 1 or name not in _ARTEFACT_TYPES:
             message = f"{name[:100]}: the job has not ended, has several documents, or the name is not an artefact's"
             raise RequestError(Code.NOT_FOUND, message)
         return await run_in_threadpool(_send_file, store, job_id, f"{result.documents[0].id}/{name}")
@@ -311,11 +311,11 @@ def _add_shared_files(router: APIRouter, store: JobStore, access: Access) -> Non
 
 def _send_file(store: JobStore, job_id: str, name: str) -> FileResponse:
     path = store.find_file(job_id, name)
-    kind = ARTEFACT_TYPES.get(path.name) or OTHER_TYPES.get(path.suffix, "application/octet-stream")
+    kind = _ARTEFACT_TYPES.get(path.name) or _OTHER_TYPES.get(path.suffix, "application/octet-stream")
     filename = path.name.replace("document", PurePath(store.get(job_id).name).stem, 1)  # as the source was called
     disposition = "inline" if kind.startswith(SHOWN) else "attachment"
     headers = {
-        "Content-Security-Policy": SANDBOX,
+        "Content-Security-Policy": _SANDBOX,
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "private, no-cache",

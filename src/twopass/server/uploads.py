@@ -25,11 +25,11 @@ from twopass.settings import Settings
 from twopass.storage import error_mapping
 
 MAX_JSON_BYTES = 20_000_000  # RunPod's limit for a job that carries its source
-MAX_COMMAS = 200_000  # of JSON, which takes 0.1 s in which nobody is answered; long lists of pages have 100,000
-FORM_BYTES = 1 << 20  # what a form may hold besides the file
-MAX_PASSWORD_BYTES = 10_000
+_MAX_COMMAS = 200_000  # of JSON, which takes 0.1 s in which nobody is answered; long lists of pages have 100,000
+_FORM_BYTES = 1 << 20  # what a form may hold besides the file
+_MAX_PASSWORD_BYTES = 10_000
 MAX_NAME_LENGTH = 200
-FALLBACK_NAME = "document"
+_FALLBACK_NAME = "document"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -79,10 +79,10 @@ async def read(request: Request, settings: Settings, arrival: Arrival) -> AsyncI
     if media == "application/json":
         yield Body(_parse_json((await _limit(request, MAX_JSON_BYTES, arrival).body()).decode(errors="replace")))
     elif media == "multipart/form-data":
-        request = _limit(request, settings.max_source_bytes + FORM_BYTES, arrival)
+        request = _limit(request, settings.max_source_bytes + _FORM_BYTES, arrival)
         try:
             with error_mapping.map_errors("the server's disk", SourceError):  # large files are spooled to TMPDIR
-                form = await request.form(max_files=1, max_fields=1, max_part_size=FORM_BYTES)
+                form = await request.form(max_files=1, max_fields=1, max_part_size=_FORM_BYTES)
         except HTTPException as error:
             raise InvalidJob(Code.INVALID_JOB, f"the form cannot be read: {error.detail}") from None
         try:
@@ -99,7 +99,7 @@ def has_body(request: Request) -> bool:
 
 async def read_password(request: Request, arrival: Arrival) -> str:
     """Read the password with which a job is resumed; raises InvalidJob, or RequestError if it arrives too slowly."""
-    changes = _parse_json((await _limit(request, MAX_PASSWORD_BYTES, arrival).body()).decode(errors="replace"))
+    changes = _parse_json((await _limit(request, _MAX_PASSWORD_BYTES, arrival).body()).decode(errors="replace"))
     for name in sorted(changes.keys() - {"password"}):
         message = f"{name[:MAX_NAME_LENGTH]}: a job is resumed as it was; only its password can be sent"
         raise InvalidJob(Code.INVALID_JOB, message)
@@ -121,11 +121,11 @@ def _read_form(form: FormData, settings: Settings) -> Body:
 def clean_name(name: str) -> str:
     """A file's name for display: without folders, control characters and excess length. It never becomes a path."""
     name = PurePosixPath(_UNPRINTABLE.sub("", name).replace("\\", "/")).name.strip()
-    return name[-MAX_NAME_LENGTH:] or FALLBACK_NAME
+    return name[-MAX_NAME_LENGTH:] or _FALLBACK_NAME
 
 
 def _parse_json(text: str) -> Mapping[str, Any]:
-    if text.count(",") > MAX_COMMAS:
+    if text.count(",") > _MAX_COMMAS:
         raise InvalidJob(Code.INVALID_JOB, "job: too many values; send several jobs")
     try:
         value = json.loads(text)

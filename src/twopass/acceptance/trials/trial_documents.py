@@ -20,11 +20,11 @@ from twopass.pages import source_files
 from twopass.text import prose
 
 SETS = 10  # of drawn pages: 120 pages, some ten seconds on a fast GPU, so that their speed can be compared
-SMALL_PRINT, COLUMN_PRINT = 7, 9  # points
-SHIPS = ("Admiral", "Boreas", "Cormorant", "Dorothea", "Elisabeth", "Fortuna", "Good Hope", "Heron", "Isolde")
-PORTS = ("Aberdeen", "Bergen", "Cádiz", "Danzig", "Emden", "Falmouth", "Genoa", "Hull", "Lübeck", "Malmö")
-GOODS = ("barrels of herring", "bales of wool", "sacks of rye", "crates of oranges", "planks of oak", "coils of rope")
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+SMALL_PRINT, _COLUMN_PRINT = 7, 9  # points
+_SHIPS = ("Admiral", "Boreas", "Cormorant", "Dorothea", "Elisabeth", "Fortuna", "Good Hope", "Heron", "Isolde")
+_PORTS = ("Aberdeen", "Bergen", "Cádiz", "Danzig", "Emden", "Falmouth", "Genoa", "Hull", "Lübeck", "Malmö")
+_GOODS = ("barrels of herring", "bales of wool", "sacks of rye", "crates of oranges", "planks of oak", "coils of rope")
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 SENTENCES = (
     "On {day} the {ship} brought {count} {goods} from {port}, for which the harbour master charged {price} shillings.",
     "In {year} the pier at {port} was rebuilt by {few} carpenters, who needed {count} nails and {few} weeks.",
@@ -93,7 +93,7 @@ def _draw_set(folder: Path, number: int) -> list[TrialDocument]:
     pages = [
         drawn_pages.prose(writer.paragraphs(4), writer.title()),
         drawn_pages.prose(writer.paragraphs(12), size=SMALL_PRINT),
-        drawn_pages.prose(writer.paragraphs(10), size=COLUMN_PRINT, columns=2),
+        drawn_pages.prose(writer.paragraphs(10), size=_COLUMN_PRINT, columns=2),
         writer.table(rows=11, columns=4),
         writer.table(rows=34, columns=7, width=65, height=17),
         writer.table_of_equal_cells(),
@@ -126,7 +126,7 @@ class _Writer:
     def sentence(self, sentences: Sequence[str] = SENTENCES) -> str:
         pick, number = self.random.choice, self.random.randint
         return pick(sentences).format(
-            day=pick(DAYS), ship=pick(SHIPS), port=pick(PORTS), goods=pick(GOODS), year=number(1780, 1899),
+            day=pick(_DAYS), ship=pick(_SHIPS), port=pick(_PORTS), goods=pick(_GOODS), year=number(1780, 1899),
             few=number(3, 60), count=number(100, 9800), price=number(11, 990),
         )  # fmt: skip
 
@@ -135,12 +135,12 @@ class _Writer:
         return [space.join(self.sentence(sentences) for _ in range(4)) for _ in range(count)]
 
     def title(self) -> str:
-        return f"The ledger of {self.random.choice(PORTS)}, {self.random.randint(1780, 1899)}"
+        return f"The ledger of {self.random.choice(_PORTS)}, {self.random.randint(1780, 1899)}"
 
     def rows(self, count: int, columns: int) -> list[list[str]]:
         header = ["Harbour", "Ships", "Cargo", "Duty", "Wool", "Rye", "Oak"][:columns]
         body = [
-            [self.random.choice(PORTS), *(str(self.random.randint(2, 99_999)) for _ in range(columns - 1))]
+            [self.random.choice(_PORTS), *(str(self.random.randint(2, 99_999)) for _ in range(columns - 1))]
             for _ in range(count - 1)
         ]
         return [header, *body]
@@ -153,7 +153,7 @@ class _Writer:
     def table_of_equal_cells(self) -> DrawnPage:
         """A table most of whose cells are equal: the n-gram ban may change them."""
         rows = [
-            [self.random.choice(PORTS), *(self.random.choice(("0.00", "0.00", "0.00", "1.50")) for _ in range(4))]
+            [self.random.choice(_PORTS), *(self.random.choice(("0.00", "0.00", "0.00", "1.50")) for _ in range(4))]
             for _ in range(14)
         ]
         header = ["Harbour", "Herring", "Wool", "Rye", "Oak"]

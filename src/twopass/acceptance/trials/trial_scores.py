@@ -19,9 +19,9 @@ from twopass.document import Checkpoint, State, Table
 from twopass.text import prose
 
 MODEL_STATES = frozenset({State.READ, State.REPAIRED})
-WORDS, CELLS, LAYER_WORDS = "words", "table cells", "words of your files' text layers"
+WORDS, CELLS, _LAYER_WORDS = "words", "table cells", "words of your files' text layers"
 MARGIN = 0.005  # of the words or cells: more additional errors are never accepted
-SIGMAS = 2.0  # of the counting error √(errors + errors): a smaller difference may be chance
+_SIGMAS = 2.0  # of the counting error √(errors + errors): a smaller difference may be chance
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def score(documents: Sequence[TrialDocument], trial: Trial) -> dict[str, Errors]
     for document in documents:
         for number, truth in document.truths.items():
             page = trial.pages.get((str(document.path), number))
-            name = WORDS if document.is_drawn else LAYER_WORDS
+            name = WORDS if document.is_drawn else _LAYER_WORDS
             scores[name] = scores.get(name, Errors()) + count_wrong_words(_text_of(page), truth.text)
             scores[CELLS] += _count_wrong_cells(_tables_of(page), truth.tables)
     return scores
@@ -108,11 +108,11 @@ def _normalize(text: str) -> str:
 def compare(name: str, errors: Errors, baseline: Errors, again: Errors) -> Comparison:
     """Compare two counts of errors; `again` is a second count with the baseline's settings.
 
-    Noise is the larger of two numbers: by how much the two baselines differ, and SIGMAS times the counting error. More
+    Noise is the larger of two numbers: by how much the two baselines differ, and _SIGMAS times the counting error. More
     errors than noise or MARGIN allow are worse; fewer errors by more than noise are better.
     """
     more = errors.wrong - baseline.wrong
-    noise = max(abs(baseline.wrong - again.wrong), SIGMAS * math.sqrt(errors.wrong + baseline.wrong))
+    noise = max(abs(baseline.wrong - again.wrong), _SIGMAS * math.sqrt(errors.wrong + baseline.wrong))
     is_noise = abs(more) <= noise
     if more > min(MARGIN * baseline.total, noise):
         effect = Effect.WORSE

@@ -23,12 +23,12 @@ from twopass.settings import Settings
 
 STAGE = "e"
 DEFAULTS, AGAIN, TOGETHER = "your settings", "your settings again", "all recommended"
-OFFICIAL_BAN = Choice("n-gram 20/50", sampling={"ngram": 20, "window": 50})  # of the official script for PDFs
-FP8 = "fp8"
-MIN_GAIN = 0.05  # in pages per second; less is not worth a setting
-MAX_CHANGED = 0.02  # of the words of pages whose text is not known, beyond those that change between equal runs
+_OFFICIAL_BAN = Choice("n-gram 20/50", sampling={"ngram": 20, "window": 50})  # of the official script for PDFs
+_FP8 = "fp8"
+_MIN_GAIN = 0.05  # in pages per second; less is not worth a setting
+_MAX_CHANGED = 0.02  # of the words of pages whose text is not known, beyond those that change between equal runs
 # Guesses, to announce the time before anything is measured: a start with warm caches, and the pace of a GPU of 24 GB.
-EXPECTED_START_S, EXPECTED_PAGES_PER_S = 60.0, 2.0
+_EXPECTED_START_S, _EXPECTED_PAGES_PER_S = 60.0, 2.0
 
 ReadTrial = Callable[[Choice], Trial]
 Announce = Callable[[str], None]
@@ -65,20 +65,20 @@ def list_choices(settings: Settings, memory_gb: float) -> list[Choice | Skipped]
     choices: list[Choice | Skipped] = []
     model = find_model(settings.model)
     if model.reads_regions:
-        choices += [Skipped(name, f"{settings.model} has none") for name in ("DRAW_VIEWS=true", OFFICIAL_BAN.name)]
+        choices += [Skipped(name, f"{settings.model} has none") for name in ("DRAW_VIEWS=true", _OFFICIAL_BAN.name)]
     else:
-        choices += [_toggle("DRAW_VIEWS", settings.draw_views), OFFICIAL_BAN]
+        choices += [_toggle("DRAW_VIEWS", settings.draw_views), _OFFICIAL_BAN]
     if not model.reads_regions and "small" in model.vision.modes:
         choices.append(_toggle("SMALL_CROPS", settings.small_crops))
     else:
         choices.append(Skipped("SMALL_CROPS=true", f"{settings.model} has no mode for small crops"))
     chosen = model.find_preset(settings.preset, memory_gb)
-    cache = "auto" if settings.kv_cache_dtype == FP8 else FP8
+    cache = "auto" if settings.kv_cache_dtype == _FP8 else _FP8
     choices.append(Choice(f"KV_CACHE_DTYPE={cache}", {"KV_CACHE_DTYPE": cache}))
-    if FP8 in (settings.quantization, chosen.quantization):
+    if _FP8 in (settings.quantization, chosen.quantization):
         choices.append(Skipped("QUANTIZATION=fp8", "it is set already, or by the preset"))
     else:
-        choices.append(Choice("QUANTIZATION=fp8", {"QUANTIZATION": FP8}))
+        choices.append(Choice("QUANTIZATION=fp8", {"QUANTIZATION": _FP8}))
     for name, preset in model.presets.items():
         if name == "cpu" or preset == chosen:
             continue
@@ -137,11 +137,11 @@ def _announce_runs(documents: Sequence[TrialDocument], usable: Sequence[Choice])
     pages = sum(max(len(document.truths), 1) for document in documents)
     names = ", ".join([DEFAULTS, AGAIN, *(choice.name for choice in usable)])
     count = len(usable) + 2
-    minutes = count * (EXPECTED_START_S + pages / EXPECTED_PAGES_PER_S) / 60
+    minutes = count * (_EXPECTED_START_S + pages / _EXPECTED_PAGES_PER_S) / 60
     return (
         f"(e) reads {len(documents)} documents (at least {pages} pages) {count} times: {names}; and once more if "
-        f"several are recommended. About {minutes:.0f} minutes if a start takes {EXPECTED_START_S:.0f} s and the GPU "
-        f"reads {EXPECTED_PAGES_PER_S:g} pages/s; the first run measures it."
+        f"several are recommended. About {minutes:.0f} minutes if a start takes {_EXPECTED_START_S:.0f} s and the GPU "
+        f"reads {_EXPECTED_PAGES_PER_S:g} pages/s; the first run measures it."
     )
 
 
@@ -208,18 +208,18 @@ class _Judge:
         usual = trial_scores.count_changes(self.documents, self.again, self.baseline)
         if not changed.total:
             return None
-        is_worse = changed.wrong > usual.wrong + MAX_CHANGED * changed.total
+        is_worse = changed.wrong > usual.wrong + _MAX_CHANGED * changed.total
         text = f"{changed.wrong:,} of {changed.total:,} words of your pages without a text layer are read otherwise"
         advice = "; read these with both settings and compare" if is_worse else f", {usual.wrong:,} of them in any case"
         return Comparison(Effect.WORSE if is_worse else Effect.EQUAL, text + advice)
 
     def _compare_speed(self, trial: Trial) -> Comparison:
-        """Faster than the faster of both equal runs, or slower than the slower one, by MIN_GAIN."""
+        """Faster than the faster of both equal runs, or slower than the slower one, by _MIN_GAIN."""
         slower, faster = sorted((self.baseline.pages_per_s, self.again.pages_per_s))
         change = trial.pages_per_s / faster - 1 if faster else 0.0
-        if trial.pages_per_s > faster * (1 + MIN_GAIN):
+        if trial.pages_per_s > faster * (1 + _MIN_GAIN):
             return Comparison(Effect.BETTER, f"{change:.0%} faster")
-        if trial.pages_per_s < slower * (1 - MIN_GAIN):
+        if trial.pages_per_s < slower * (1 - _MIN_GAIN):
             return Comparison(Effect.WORSE, f"{-change:.0%} slower")
         return Comparison(Effect.EQUAL, "as fast")
 
