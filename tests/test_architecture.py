@@ -42,7 +42,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engines": ("detection", "document", "errors", "models", "pages", "runtime", "settings", "text"),
     "families": ("detection", "document", "errors", "models", "pages", "text", "values"),
     "steps": (
-        "detection", "document", "engines", "errors", "families", "format_options", "formats", "job", "locations",
+        "document", "engines", "errors", "families", "format_options", "formats", "job", "locations",
         "page_range", "pages", "result", "runtime", "settings", "storage", "telemetry", "text", "values",
     ),
     "worker": ("document", "engines", "families", "models", "pages", "runtime", "settings", "steps", "telemetry"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
+from twopass.detection.region import DETECT
 from twopass.document import Element, Flag
 from twopass.errors import Code
 from twopass.models import Structure, resolve_structure
@@ -77,6 +78,11 @@ class Rung:
     grammar: str = "document"
     sampling: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     is_transcript: bool = True
+
+    @property
+    def detects(self) -> bool:
+        """Whether a layout detector answers, and not the model."""
+        return self.prompt == DETECT
 
     def renamed(self, name: str) -> Rung:
         return replace(self, name=name)

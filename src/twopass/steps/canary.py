@@ -26,7 +26,6 @@ from functools import partial
 
 import structlog
 
-from twopass.detection.region import DETECT
 from twopass.document import Box, Canary, Element, enclose
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling
 from twopass.errors import Code, EngineError
@@ -129,10 +128,10 @@ async def _prepare_checks(
             lambda answer: find_text_fault(strip(answer)),
         )
     ]
-    if rung := next((rung for rung in rungs if rung.prompt != DETECT), None):
+    if rung := next((rung for rung in rungs if not rung.detects), None):
         prompt = build_prompt("page", rung.prompt, page.image, PAGE_TEXT, max_tokens=_PAGE_TOKENS)
         checks.append(Check(prompt, partial(find_page_fault, family=family, rung=rung, page=page)))
-    if rung := next((rung for rung in rungs if rung.prompt == DETECT), None):
+    if rung := next((rung for rung in rungs if rung.detects), None):
         prompt = build_prompt("regions", rung.prompt, page.image, PAGE_TEXT)
         checks.append(Check(prompt, partial(find_detection_fault, family=family, rung=rung, page=page)))
     if has_ban:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from twopass.detection.region import DETECT
 from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, Element, State
 from twopass.engines.interface import Completion
 from twopass.errors import Code, SourceError, WorkerDied
@@ -61,7 +60,7 @@ async def _try_rungs(page: PageContext) -> Checkpoint:
         if reason is None:
             return checkpoint
         best = max(best or checkpoint, checkpoint, key=_count_characters)
-        if answer.completion.finish_reason == "crash" and rung.prompt != DETECT:
+        if answer.completion.finish_reason == "crash" and not rung.detects:
             break  # the same page on another rung would crash the next engine, too; a detector is another process
     first_reason = checkpoint.page.attempts[0].reason
     assert best and first_reason
