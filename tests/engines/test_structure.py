@@ -12,7 +12,12 @@ from twopass.families.registry import FAMILIES
 from twopass.models import DETECTOR, MODELS, Structure, list_weights, resolve_structure
 from twopass.settings import Settings
 
-READS_REGIONS = ("glm_ocr", "paddleocr_vl")
+READS = {
+    "deepseek_ocr": Structure.MODEL,
+    "unlimited_ocr": Structure.MODEL,
+    "glm_ocr": Structure.DETECTOR,
+    "paddleocr_vl": Structure.DETECTOR,
+}
 
 
 def test_the_settings_accept_exactly_the_structures() -> None:
@@ -20,18 +25,16 @@ def test_the_settings_accept_exactly_the_structures() -> None:
     assert set(get_args(Settings.model_fields["structure"].annotation)) == set(Structure)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_by_default_only_models_that_read_regions_have_a_detector(model: str) -> None:
+@pytest.mark.parametrize(("model", "expected"), READS.items())
+def test_by_default_only_models_that_read_regions_have_a_detector(model: str, expected: Structure) -> None:
     """Who sets nothing gets what the model was made for."""
-    expected = Structure.DETECTOR if model in READS_REGIONS else Structure.MODEL
-
     assert resolve_structure("auto", model) is expected
 
 
 @pytest.mark.parametrize("wanted", ["model", "detector", "fallback"])
 def test_models_that_read_pages_may_have_a_detector(wanted: str) -> None:
     """DeepSeek-OCR and Unlimited-OCR find regions themselves, and can also read those of the detector."""
-    for model in MODELS.keys() - set(READS_REGIONS):
+    for model in (name for name, model in MODELS.items() if not model.reads_regions):
         assert resolve_structure(wanted, model) == wanted
 
 
