@@ -1,14 +1,31 @@
-"""Boxes convert without loss to grids and pixels, and a document's status follows from its pages."""
+"""Boxes convert without loss, a document's status follows from its pages, and flags, states and attempts have words."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.documents import boxes, checkpoint, element
-from twopass.document import Box, Flag, Page, Problem, Severity, State, Status, derive_status, enclose
+from twopass.document import (
+    Attempt,
+    Box,
+    Flag,
+    Page,
+    Problem,
+    RungName,
+    Severity,
+    State,
+    Status,
+    derive_status,
+    enclose,
+)
 from twopass.errors import Code
+from twopass.families import registry
+from twopass.families.interface import FamilyOptions, PageFeatures, PageRequest, Structure
+from twopass.steps import fallback, pass1
 
 GRID = 999
 grid_numbers = st.integers(0, GRID)
@@ -89,3 +106,37 @@ def test_what_is_no_flag_is_noticed() -> None:
 
     with pytest.warns(UserWarning, match="Expected `enum`"):
         unknown.model_dump_json()
+
+
+def test_flags_and_states_are_explained_in_sentences() -> None:
+    """Words of flags and states are whole sentences without the names that the code uses."""
+    sentences = [*(flag.sentence for flag in Flag), *(state.sentence for state in State)]
+
+    assert all(re.fullmatch(r"[A-Z][^_]+\.", sentence) for sentence in sentences)
+
+
+def test_the_attempts_that_have_words_are_those_of_the_families() -> None:
+    """Each attempt of every family has words, and so has the use of the PDF's own text."""
+    features = PageFeatures(1190, 1684)
+    structures = [Structure.MODEL, Structure.DETECTOR, Structure.FALLBACK]
+    detected = [registry.get_family("deepseek_ocr", FamilyOptions(structure=structure)) for structure in structures]
+    rungs = {
+        rung.name
+        for family in (*registry.FAMILIES.values(), *detected)
+        for task in family.tasks
+        for rung in family.ladder(features, PageRequest(task=task, prompt="x"))
+    }
+
+    assert rungs | {RungName.TEXT_LAYER} == set(RungName)
+
+
+def test_every_reason_of_an_unusable_answer_is_explained() -> None:
+    """Each code that says why a page's answer could not be used has words."""
+    assert all(code.reason != code for code in (*pass1.INCOMPLETE.values(), *fallback._EXPLANATIONS))
+
+
+def test_attempts_without_words_are_shown_as_they_are() -> None:
+    """What a later version adds is shown by its name instead of being hidden."""
+    assert Code.CANARY.reason == "CANARY"
+    assert Attempt(rung="newer", reason=Code.LOOP).words == "newer: the answer repeated itself"
+    assert Attempt(rung="newer").model_dump(mode="json")["rung"] == "newer"

@@ -34,10 +34,11 @@ class Code(StrEnum):
     """Stable codes of problems. A new one is needed only where callers react differently."""
 
     retry: Retry | None  # None: another try would end in the same way
+    reason: str  # in words, why an answer could not be used or a page was not read; other codes are shown as they are
 
-    def __new__(cls, value: str, retry: Retry | None = None) -> Code:
+    def __new__(cls, value: str, retry: Retry | None = None, reason: str | None = None) -> Code:
         code = str.__new__(cls, value)
-        code._value_, code.retry = value, retry
+        code._value_, code.retry, code.reason = value, retry, reason or value
         return code
 
     INVALID_JOB = "INVALID_JOB"
@@ -46,19 +47,19 @@ class Code(StrEnum):
     SOURCE_DENIED = "SOURCE_DENIED"
     SOURCE_TOO_LARGE = "SOURCE_TOO_LARGE"
     SOURCE_UNSUPPORTED = "SOURCE_UNSUPPORTED"
-    DAMAGED = "DAMAGED"
+    DAMAGED = "DAMAGED", None, "the page is damaged"
     ENCRYPTED = "ENCRYPTED", Retry.MENDED
     PAGE_RANGE = "PAGE_RANGE"
     OUTPUT_MISSING = "OUTPUT_MISSING"
     OUTPUT_DENIED = "OUTPUT_DENIED", Retry.MENDED
-    STORE_UNAVAILABLE = "STORE_UNAVAILABLE", Retry.LATER
+    STORE_UNAVAILABLE = "STORE_UNAVAILABLE", Retry.LATER, "the storage did not answer"
     PLATFORM = "PLATFORM"
-    ENGINE_DEAD = "ENGINE_DEAD", Retry.LATER
-    ENGINE_MEMORY = "ENGINE_MEMORY", Retry.LATER
+    ENGINE_DEAD = "ENGINE_DEAD", Retry.LATER, "the engine stopped"
+    ENGINE_MEMORY = "ENGINE_MEMORY", Retry.LATER, "the engine ran out of memory"
     WEIGHTS_MISSING = "WEIGHTS_MISSING", Retry.ELSEWHERE
     CANARY = "CANARY", Retry.ELSEWHERE
-    DEADLINE = "DEADLINE", Retry.LATER
-    SHUTDOWN = "SHUTDOWN", Retry.LATER
+    DEADLINE = "DEADLINE", Retry.LATER, "the job's deadline passed"
+    SHUTDOWN = "SHUTDOWN", Retry.LATER, "the worker was shut down"
     ENDPOINT_DENIED = "ENDPOINT_DENIED"
     ENDPOINT_UNAVAILABLE = "ENDPOINT_UNAVAILABLE"
     ENDPOINT_ANSWER = "ENDPOINT_ANSWER"
@@ -73,24 +74,24 @@ class Code(StrEnum):
     REQUEST_TIMEOUT = "REQUEST_TIMEOUT"
     TOO_MANY_CONNECTIONS = "TOO_MANY_CONNECTIONS"
     STARTING = "STARTING"
-    INTERNAL = "INTERNAL", Retry.LATER
+    INTERNAL = "INTERNAL", Retry.LATER, "there was an unexpected error"
 
-    LOOP = "LOOP"
-    TRUNCATED = "TRUNCATED"
-    EMPTY = "EMPTY"
-    UNGROUNDED = "UNGROUNDED"
-    RENDER_CRASH = "RENDER_CRASH", Retry.AT_ONCE
-    RENDER_TIMEOUT = "RENDER_TIMEOUT", Retry.AT_ONCE
-    ENGINE_CRASH = "ENGINE_CRASH", Retry.AT_ONCE
-    RENDER_MEMORY = "RENDER_MEMORY", Retry.AT_ONCE
+    LOOP = "LOOP", None, "the answer repeated itself"
+    TRUNCATED = "TRUNCATED", None, "the answer was cut off at its limit"
+    EMPTY = "EMPTY", None, "the answer was empty, but the page is not blank"
+    UNGROUNDED = "UNGROUNDED", None, "the answer had no positions"
+    RENDER_CRASH = "RENDER_CRASH", Retry.AT_ONCE, "the page crashed the process that renders it"
+    RENDER_TIMEOUT = "RENDER_TIMEOUT", Retry.AT_ONCE, "the page took too long"
+    ENGINE_CRASH = "ENGINE_CRASH", Retry.AT_ONCE, "the engine crashed on the page"
+    RENDER_MEMORY = "RENDER_MEMORY", Retry.AT_ONCE, "the page needed too much memory"
     PIXEL_LIMIT = "PIXEL_LIMIT"
-    ENGINE_REFUSED = "ENGINE_REFUSED"
-    UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
+    ENGINE_REFUSED = "ENGINE_REFUSED", None, "the engine rejected the page"
+    UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT", None, "the engine cannot read this script"
     DENSE_PAGE = "DENSE_PAGE"
     PARTS_OMITTED = "PARTS_OMITTED"
     NO_TEXT = "NO_TEXT"
     UNREADABLE_TEXT = "UNREADABLE_TEXT"
-    REGIONS_UNREAD = "REGIONS_UNREAD"
+    REGIONS_UNREAD = "REGIONS_UNREAD", None, "none of the page's regions was read"
     REGIONS_DROPPED = "REGIONS_DROPPED"
     ORDER_CORRECTED = "ORDER_CORRECTED"
     ANSWER_TOO_LONG = "ANSWER_TOO_LONG"

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from twopass.document import Box, Element, Flag, Kind, make_element_id
+from twopass.document import Box, Element, Flag, Kind, RungName, make_element_id
 from twopass.families import table_parser, text_layer_check
 from twopass.families.interface import (
-    NORMAL,
     CanaryQuestion,
     ElementContext,
     Family,
@@ -53,8 +52,8 @@ class LinesFamily(Family):
         return CanaryQuestion("text", PROMPTS["crop"], "auto")
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        normal = Rung(NORMAL, PROMPTS["page"])
-        return normal, Rung("again", PROMPTS["page"], sampling={"temperature": 0.2})
+        normal = Rung(RungName.NORMAL, PROMPTS["page"])
+        return normal, Rung(RungName.AGAIN, PROMPTS["page"], sampling={"temperature": 0.2})
 
     def parse(self, text: str, page: int, rung: Rung, layer: TextLayer = NO_LAYER) -> ParsedPage:
         elements = [_build(found, make_element_id(page, n), page) for n, found in enumerate(_LINE.finditer(text))]

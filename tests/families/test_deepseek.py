@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import answers
 from tests.fakes.answers import TABLE, block
-from twopass.document import Box, Category, Element, Kind, Layer, Word
+from twopass.document import Box, Category, Element, Kind, Layer, RungName, Word
 from twopass.engines.hf.ngram_ban import find_banned_tokens
 from twopass.engines.interface import build_sampling
 from twopass.errors import Code
@@ -40,7 +40,7 @@ from twopass.text import prose
 
 FAMILY, FAMILY_2 = FAMILIES["deepseek_ocr"], FAMILIES["deepseek_ocr2"]
 A4 = PageFeatures(1191, 1684, ink=0.15, characters=2800)
-FREE = Rung("free", PROMPTS["free"], grammar="plain")
+FREE = Rung(RungName.FREE, PROMPTS["free"], grammar="plain")
 
 
 def parse(text: str, layer: tuple[Word, ...] = (), rung: Rung | None = None) -> ParsedPage:
@@ -434,10 +434,10 @@ def test_a_description_is_no_transcript(task: str, is_transcript: bool) -> None:
 def test_other_tasks_give_one_element(task: str) -> None:
     """The element has all text and boxes of the answer; an empty answer gives none."""
     text, kind, content, boxes = TASKS[task]
-    element = only(text, rung=Rung("normal", PROMPTS.get(task, "<image>\nx"), grammar=task))
+    element = only(text, rung=Rung(RungName.NORMAL, PROMPTS.get(task, "<image>\nx"), grammar=task))
 
     assert (element.kind, element.text, len(element.boxes), element.read_by) == (kind, content, boxes, 1)
-    assert not parse("", rung=Rung("normal", "", grammar=task)).elements
+    assert not parse("", rung=Rung(RungName.NORMAL, "", grammar=task)).elements
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_other_tasks_give_one_element(task: str) -> None:
 )
 def test_an_answer_without_data_is_not_lost(task: str, text: str, description: str | None) -> None:
     """An answer about a picture without data is kept as its text, Markdown and, unless it is words, description."""
-    element = only(text, rung=Rung("normal", PROMPTS[task], grammar=task))
+    element = only(text, rung=Rung(RungName.NORMAL, PROMPTS[task], grammar=task))
 
     assert element.figure and element.figure.description == description
     assert element.text == element.markdown == (description or text)
@@ -542,7 +542,7 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=30).map("".join))
 def test_any_text_is_an_answer(text: str) -> None:
     """Any text parses in every grammar: ids are consecutive, and linked elements exist."""
-    for rung in (None, FREE, *(Rung("normal", "", grammar=task) for task in TASKS)):
+    for rung in (None, FREE, *(Rung(RungName.NORMAL, "", grammar=task) for task in TASKS)):
         answer = parse(text, words("some layer of words here"), rung)
         ids = [element.id for element in answer.elements]
         assert ids == [f"p0001-e{n:03}" for n in range(len(ids))]

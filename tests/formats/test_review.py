@@ -17,7 +17,6 @@ from tests.fakes.documents import MIDDLE, any_texts, build_document, checkpoint,
 from twopass.document import Attempt, Box, Confidence, Document, Figure, Flag, Formula, Problem, Severity, State
 from twopass.errors import Code
 from twopass.formats import review
-from twopass.formats.explanations import STATES, explain_attempt
 from twopass.formats.html.text import make_mathml_converter
 from twopass.formats.writer_input import WriterInput
 
@@ -182,9 +181,9 @@ def test_the_state_and_the_attempts_of_a_page_are_shown_in_words() -> None:
 
     page = write_page(build_document(checkpoint(1, state=State.REPAIRED, reason=Code.LOOP, attempts=attempts)))
 
-    assert f'<p class="note">{STATES[State.REPAIRED].sentence}</p>' in page
+    assert f'<p class="note">{State.REPAIRED.sentence}</p>' in page
     listed = html.fromstring(page.encode()).find_class("attempts")[0]
-    assert [item.text for item in listed.iter("li")] == [explain_attempt(attempt) for attempt in attempts]
+    assert [item.text for item in listed.iter("li")] == [attempt.words for attempt in attempts]
     assert "repaired" not in "".join(html.fromstring(page.encode()).find_class("text")[0].itertext())
 
 

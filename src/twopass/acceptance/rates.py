@@ -15,9 +15,8 @@ from twopass.acceptance.checks import Check, CheckOutcome, skip
 from twopass.acceptance.trials import trial_documents
 from twopass.acceptance.trials.trial_run import PageKey
 from twopass.acceptance.trials.trial_scores import MODEL_STATES
-from twopass.document import Checkpoint, Element, Flag
+from twopass.document import Checkpoint, Element, Flag, RungName
 from twopass.errors import Code
-from twopass.families.interface import NORMAL
 
 STAGE = "f"
 MIN_RUN = 4  # parts that must follow each other in the text layer as in the answer: fewer are found anywhere
@@ -82,7 +81,7 @@ def check(pages: Mapping[PageKey, Checkpoint], read_layers: ReadLayers | None = 
 
 
 def _describe(rates: Rates) -> str:
-    repeated = rates.pages - rates.rungs[NORMAL] - rates.rungs[_NOT_ASKED]
+    repeated = rates.pages - rates.rungs[RungName.NORMAL] - rates.rungs[_NOT_ASKED]
     return (
         f"{_format_share(repeated, rates.pages)} pages needed another attempt, "
         f"{_format_share(rates.looped + rates.looped_elements, rates.ends.total() + rates.asked)} looped, "

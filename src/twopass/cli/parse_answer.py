@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from twopass.cli import options
+from twopass.document import RungName
 from twopass.families import registry
-from twopass.families.interface import NORMAL, Rung
+from twopass.families.interface import Rung
 from twopass.models import DEFAULT_MODEL
 
 FIELDS = {
@@ -40,7 +41,7 @@ def command(
     Needs no GPU and no page. For an answer that would not be accepted, the reason is printed on stderr.
     """
     text = sys.stdin.read() if str(file) == "-" else file.read_text(errors="replace")
-    parsed = registry.get_family(family).parse(text, page, Rung(NORMAL, "", grammar=reads))
+    parsed = registry.get_family(family).parse(text, page, Rung(RungName.NORMAL, "", grammar=reads))
     if parsed.reason:
         typer.echo(f"{parsed.reason}: the page would be read again with other sampling, mode or prompt", err=True)
     elements = [element.model_dump(mode="json", include=FIELDS, exclude_none=True) for element in parsed.elements]

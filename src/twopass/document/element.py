@@ -142,16 +142,23 @@ class Analysis(Value):
 class ConfidenceMethod(StrEnum):
     """How a confidence was determined; docs/docjson.md says what each means."""
 
-    TEXT_LAYER = "text_layer"
-    CHECKED_LAYER = "checked_layer"
-    HIDDEN_LAYER = "hidden_layer"
-    UNKNOWN_LAYER = "unknown_layer"
-    OCR = "ocr"
-    LOST_STRUCTURE = "lost_structure"
-    MIXED_ORDER = "mixed_order"
-    FOUND_IN_LAYER = "found_in_layer"
-    AGREEMENT = "agreement"
-    LOGPROB = "logprob"
+    sentence: str  # about a low one
+
+    TEXT_LAYER = "text_layer", "The PDF's own text was not compared with its picture: {percent} % certain."
+    CHECKED_LAYER = "checked_layer", "Compared with its picture, the PDF's own text is {percent} % certain."
+    HIDDEN_LAYER = "hidden_layer", "The invisible text of a scan, never checked: {percent} % certain."
+    UNKNOWN_LAYER = "unknown_layer", "The PDF's own text was used and not checked: {percent} % certain."
+    OCR = "ocr", "The text recognition was {percent} % certain."
+    LOST_STRUCTURE = "lost_structure", "The text of a formula without its structure: {percent} % certain."
+    MIXED_ORDER = "mixed_order", "A very long text in one piece, whose columns may be mixed: {percent} % certain."
+    FOUND_IN_LAYER = "found_in_layer", "{percent} % of the words are in the PDF's own text."
+    AGREEMENT = "agreement", "The two readings agree to {percent} %."
+    LOGPROB = "logprob", "The model was {percent} % certain of its words."
+
+    def __new__(cls, value: str, sentence: str) -> ConfidenceMethod:
+        method = str.__new__(cls, value)
+        method._value_, method.sentence = value, sentence
+        return method
 
 
 class Confidence(Value):
@@ -159,6 +166,11 @@ class Confidence(Value):
 
     score: float
     method: ConfidenceMethod
+
+    @property
+    def sentence(self) -> str:
+        """How certain the reading is, in per cent, never rounded up to a limit."""
+        return self.method.sentence.format(percent=int(round(self.score * 100, 2)))
 
 
 class Span(NamedTuple):

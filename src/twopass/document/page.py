@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from twopass.document.box import Box
 from twopass.document.element import Element
@@ -18,12 +18,24 @@ from twopass.values import Value
 class State(StrEnum):
     """How a selected page ended; exactly one."""
 
-    READ = "read"
-    REPAIRED = "repaired"
-    TEXT_LAYER = "text_layer"
-    BLANK = "blank"
-    FAILED = "failed"
-    UNREAD = "unread"
+    label: str  # in a few words
+    sentence: str
+
+    READ = "read", "read", "The first answer could be used."
+    REPAIRED = "repaired", "read again", "The first answer could not be used. A later one is shown."
+    TEXT_LAYER = (
+        "text_layer",
+        "PDF's own text",
+        "No answer could be used. The PDF's own text is shown, without tables and headings.",
+    )
+    BLANK = "blank", "blank", "The page is empty."
+    FAILED = "failed", "failed", "The page could not be read. Text that is shown may be wrong or incomplete."
+    UNREAD = "unread", "not read", "The job ended before the page was read. The same job can be sent again."
+
+    def __new__(cls, value: str, label: str, sentence: str) -> State:
+        state = str.__new__(cls, value)
+        state._value_, state.label, state.sentence = value, label, sentence
+        return state
 
 
 _LOST_STATES = frozenset({State.FAILED, State.UNREAD})
@@ -57,13 +69,46 @@ class Problem(Value):
         return cls(code=code, severity=Severity.WARNING, page=page, message=f"page {page}: {what}")
 
 
+class RungName(StrEnum):
+    """What an attempt to read a page does, in words; a family's ladder is a sequence of them."""
+
+    words: str
+
+    NORMAL = "normal", "as usual"
+    AGAIN = "again", "in the same way, with some randomness"
+    MODE = "mode", "at another image resolution"
+    REGIONS = "regions", "region by region, as a layout detector found them"
+    WHOLE = "whole", "the whole page at once"
+    FREE = "free", "as plain text without positions"
+    TEXT_LAYER = "text_layer", "the PDF's own text"
+
+    def __new__(cls, value: str, words: str) -> RungName:
+        name = str.__new__(cls, value)
+        name._value_, name.words = value, words
+        return name
+
+    @classmethod
+    def _missing_(cls, value: object) -> RungName | None:
+        """One of a later version, whose documents are read, too: its name is all that is known about it."""
+        if not isinstance(value, str):
+            return None
+        name = str.__new__(cls, value)
+        name._name_ = name._value_ = name.words = value
+        return name
+
+
 class Attempt(Value):
     """One attempt to read a page; `rung` names which of the family's ordered attempts it was."""
 
-    rung: str
+    rung: Annotated[RungName, WithJsonSchema({"type": "string", "title": "Rung"})]  # later versions have others
     mode: str | None = None
     finish_reason: str | None = None
     reason: Code | None = None
+
+    @property
+    def words(self) -> str:
+        """How the page was read, and why the answer could not be used."""
+        return f"{self.rung.words}: {self.reason.reason}" if self.reason else self.rung.words
 
 
 class PageImage(Value):

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Self
 
-from twopass.document import Element, Kind, make_element_id
+from twopass.document import Element, Kind, RungName, make_element_id
 from twopass.errors import Code
 from twopass.families.grounded import answer_text, elements, grounding, loops, page_answer, second_reading
 from twopass.families.grounded.family import DOCUMENT, GroundedFamily, ModeLimits, choose_mode
 from twopass.families.grounded.grounding import Block
 from twopass.families.grounded.second_reading import QuestionName
 from twopass.families.interface import (
-    NORMAL,
     CanaryQuestion,
     ElementContext,
     FamilyOptions,
@@ -140,12 +139,12 @@ class DeepseekOcrFamily(GroundedFamily):
         modes, other_mode = (_PAGE_MODES, _OTHER_MODE) if self._has_small_modes else (_PAGE_MODES_2, _OTHER_MODE_2)
         mode = choose_mode(modes, features) if request.mode == "auto" else request.mode
         is_transcript = _FIGURE_TASKS.get(request.task) is not QuestionName.DESCRIPTION
-        normal = Rung(NORMAL, _task_prompt(request), mode, request.task, is_transcript=is_transcript)
-        again = replace(normal, name="again", sampling=_RETRY_SAMPLING)
+        normal = Rung(RungName.NORMAL, _task_prompt(request), mode, request.task, is_transcript=is_transcript)
+        again = replace(normal, name=RungName.AGAIN, sampling=_RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
-        other = replace(again, name="mode", mode=other_mode[mode])
-        free = replace(again, name="free", prompt=PROMPTS["free"], grammar=_PLAIN)
+        other = replace(again, name=RungName.MODE, mode=other_mode[mode])
+        free = replace(again, name=RungName.FREE, prompt=PROMPTS["free"], grammar=_PLAIN)
         return self.add_detection((normal, again, other, free), last=3)
 
     def parse_answer(self, text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:

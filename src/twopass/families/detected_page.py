@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from twopass.detection import polygons, reading_order, recall, region, suppression
 from twopass.detection.labels import RULES, Label
 from twopass.detection.region import DETECT, Region
-from twopass.document import HEADINGS, Element, Figure, Flag, Formula, Kind, Layer, make_element_id
+from twopass.document import HEADINGS, Element, Figure, Flag, Formula, Kind, Layer, RungName, make_element_id
 from twopass.errors import Code
 from twopass.families import captions
-from twopass.families.interface import NORMAL, ParsedPage, Rung
+from twopass.families.interface import ParsedPage, Rung
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose
 from twopass.text.confidence import judge_unknown_layer
 
 DETECTOR_REVISION = "pp-doclayout-v3"
-REGIONS = "regions"  # the grammar of a detection, and the name of its rung where it is not the first
-WHOLE = "whole"  # the rung that reads the page at once, where the first one detects regions
-DETECTION = Rung(NORMAL, DETECT, grammar=REGIONS, is_transcript=False)
+REGIONS = "regions"  # the grammar of a detection, and the name of its prompt
+DETECTION = Rung(RungName.NORMAL, DETECT, grammar=REGIONS, is_transcript=False)
 _HEADER_HALF = 0.5  # of the page's height: a page number above it is in the header
 _LAYER_KINDS = frozenset(
     {Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.CAPTION, Kind.FOOTNOTE, Kind.PAGE_HEADER, Kind.PAGE_FOOTER}

@@ -12,12 +12,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from twopass.detection.region import DETECT
-from twopass.document import Element, Flag
+from twopass.document import Element, Flag, RungName
 from twopass.errors import Code
 from twopass.models import Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
-
-NORMAL = "normal"  # name of the first rung of every ladder
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class Rung:
     repeats text of the page.
     """
 
-    name: str
+    name: RungName
     prompt: str
     mode: str | None = None
     grammar: str = "document"
@@ -84,7 +82,7 @@ class Rung:
         """Whether a layout detector answers, and not the model."""
         return self.prompt == DETECT
 
-    def renamed(self, name: str) -> Rung:
+    def renamed(self, name: RungName) -> Rung:
         return replace(self, name=name)
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:

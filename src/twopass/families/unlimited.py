@@ -20,13 +20,12 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Self
 
-from twopass.document import FIGURES, HEADINGS, Box, Element, Flag, Kind
+from twopass.document import FIGURES, HEADINGS, Box, Element, Flag, Kind, RungName
 from twopass.families.grounded import elements, grounding, page_answer, second_reading
 from twopass.families.grounded.family import DOCUMENT, GroundedFamily, ModeLimits, choose_mode
 from twopass.families.grounded.grounding import Block
 from twopass.families.grounded.second_reading import QuestionName
 from twopass.families.interface import (
-    NORMAL,
     CanaryQuestion,
     CropRange,
     ElementContext,
@@ -123,11 +122,11 @@ class UnlimitedOcrFamily(GroundedFamily):
         """The prompt; the same with _RETRY_SAMPLING; another mode. The model has no prompt for text without boxes."""
         mode = choose_mode(_PAGE_MODES, features) if request.mode == "auto" else request.mode
         prompt = request.prompt if request.task == "custom" and request.prompt else PROMPTS[DOCUMENT]
-        normal = Rung(NORMAL, prompt, mode, request.task)
-        again = replace(normal, name="again", sampling=_RETRY_SAMPLING)
+        normal = Rung(RungName.NORMAL, prompt, mode, request.task)
+        again = replace(normal, name=RungName.AGAIN, sampling=_RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
-        other = replace(again, name="mode", mode=_OTHER_MODE[mode])
+        other = replace(again, name=RungName.MODE, mode=_OTHER_MODE[mode])
         return self.add_detection((normal, again, other), last=3)
 
     def parse_answer(self, text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:

@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from twopass.document import Category, Document, Element, Flag, Page, Problem, State, Table
-from twopass.formats import explanations, flow
+from twopass.formats import flow
 from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, load_style, make_policy
 from twopass.formats.html.text import TextRenderer
 from twopass.formats.writer_input import WriterInput
@@ -26,6 +26,7 @@ from twopass.text import table_markup
 from twopass.text.confidence import UNCERTAIN_BELOW
 
 _FLAGGED_CONFIDENCE = 0.5  # upper limit for an element with a flag
+_MODE_NOTES = {"gundam": "whole page and tiles"}  # the other names explain themselves
 _SOUND_STATES = frozenset({State.READ, State.BLANK})  # pages that need no check unless they have a problem
 GRID = 10_000  # width and height of a page picture, in the units of the boxes drawn on it
 _BOX_MARGIN = 0.004  # of the page, added on each side of a box so that its outline does not cross letters
@@ -74,7 +75,7 @@ class _ElementView:
         confidence = self.element.confidence
         alerts = [flag.sentence for flag in self._alert_flags]
         if self.is_doubtful and confidence:
-            alerts.append(explanations.explain_confidence(confidence))
+            alerts.append(confidence.sentence)
         return alerts
 
     @property
@@ -131,13 +132,9 @@ class _PageView:
         return (round(page.width_pt) or 595, round(page.height_pt) or 842)
 
     @property
-    def state(self) -> explanations.Words:
-        return explanations.STATES[self.page.state]
-
-    @property
     def notes(self) -> list[str]:
         """The page's state, if it is not the usual one, and the flags that concern the page, in words."""
-        state = [] if self.page.state is State.READ else [self.state.sentence]
+        state = [] if self.page.state is State.READ else [self.page.state.sentence]
         return list(dict.fromkeys([*state, *(flag.sentence for flag in self._flags)]))
 
     @property
@@ -148,12 +145,12 @@ class _PageView:
     @property
     def reason(self) -> str | None:
         """Why the page's first answer could not be used, in words; None if it could."""
-        return explanations.explain_reason(self.page.reason) if self.page.reason else None
+        return self.page.reason.reason if self.page.reason else None
 
     @property
     def attempts(self) -> list[str]:
         """The attempts at the page, in words."""
-        return [explanations.explain_attempt(attempt) for attempt in self.page.attempts]
+        return [attempt.words for attempt in self.page.attempts]
 
     @property
     def doubts(self) -> list[_Doubt]:
@@ -169,7 +166,7 @@ class _PageView:
         """One entry if the page had to be read in another way, if it has a problem or if a flag concerns all of it."""
         page, reasons = self.page, [problem.message for problem in self.problems]
         if page.state not in _SOUND_STATES:
-            reasons = [f"{self.state.label}, because {self.reason}" if self.reason else self.state.label]
+            reasons = [f"{self.page.state.label}, because {self.reason}" if self.reason else self.page.state.label]
         reasons += [flag.sentence for flag in self._flags if not flag.informs]
         if not reasons:
             return []
@@ -194,10 +191,9 @@ def write(inputs: WriterInput) -> bytes:
         doubts=sorted((doubt for page in pages for doubt in page.doubts), key=lambda doubt: doubt.score),
         problems=[problem for problem in document.problems if problem.page is None],
         states=Counter(view.page.state for view in pages),
-        words_of=explanations.STATES,
         category_counts=Counter(view.element.category for page in pages for view in page.elements),
         categories=list(Category),
-        mode_notes=explanations.MODES,
+        mode_notes=_MODE_NOTES,
         style=Markup(style),
         script=Markup(script),
         policy=make_policy(style, script),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twopass.document import Attempt, Checkpoint, Element, Flag, Page, Problem, Severity, State
+from twopass.document import Attempt, Checkpoint, Element, Flag, Page, Problem, RungName, Severity, State
 from twopass.errors import Code
 from twopass.pages import text_layer
 from twopass.pages.source_files import SAVE_AGAIN
@@ -12,15 +12,13 @@ from twopass.pages.text_layer import TextLayer
 from twopass.runtime.shutdown import SEND_AGAIN
 from twopass.text import prose
 
-TEXT_LAYER_RUNG = "text_layer"
-
 
 def use_text_layer(checkpoint: Checkpoint, words: TextLayer, reason: Code) -> Checkpoint:
     """The last rung: the PDF's own text, if it has at least as many words as were read. Otherwise the page fails."""
     layer = text_layer.to_paragraph_elements(words, checkpoint.page.number)
     elements = layer if _count_words(layer) >= _count_words(checkpoint.elements) else ()
     state = State.TEXT_LAYER if elements else State.FAILED
-    attempts = checkpoint.page.attempts + ((Attempt(rung=TEXT_LAYER_RUNG),) if elements else ())
+    attempts = checkpoint.page.attempts + ((Attempt(rung=RungName.TEXT_LAYER),) if elements else ())
     page = checkpoint.page.model_copy(update={"state": state, "reason": reason, "attempts": attempts})
     problems = (*checkpoint.problems, _build_problem(page, reason, layer_is_shorter=bool(layer) and not elements))
     update = {"page": page, "elements": elements or checkpoint.elements, "problems": problems}

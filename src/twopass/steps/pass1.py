@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, Element, State
+from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, Element, RungName, State
 from twopass.engines.interface import Completion
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
+from twopass.families.interface import Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.job import Task
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.text_layer import TextLayer
@@ -75,7 +75,7 @@ def _measure(rendered: RenderedPage) -> PageFeatures:
 
 async def _ask(page: PageContext, rung: Rung) -> Answer:
     """Ask about the page; the ids of fallback rungs end with the rung's name."""
-    rendered, suffix = page.rendered, "" if rung.name == NORMAL else f"-{rung.name}"
+    rendered, suffix = page.rendered, "" if rung.name is RungName.NORMAL else f"-{rung.name}"
     name, priority = f"p{page.number:04d}{suffix}", 0 if suffix else 1
     return await page.ask(name, rung, rendered.pixels, rendered.draft, page=rendered.pointer, priority=priority)
 

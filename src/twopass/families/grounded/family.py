@@ -12,15 +12,15 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from twopass.detection.region import DETECT
-from twopass.document import Element, Flag
+from twopass.document import Element, Flag, RungName
 from twopass.families import captions, detected_page, formula_numbers
 from twopass.families.grounded import loops, second_reading
-from twopass.families.interface import NORMAL, CropRange, Family, FamilyOptions, PageFeatures, ParsedPage, Reply, Rung
+from twopass.families.interface import CropRange, Family, FamilyOptions, PageFeatures, ParsedPage, Reply, Rung
 from twopass.models import Model, Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 DOCUMENT = "document"  # the task and the prompt of whole pages, and the grammar of their answers
-_AS_DOCUMENT = Rung(NORMAL, "")
+_AS_DOCUMENT = Rung(RungName.NORMAL, "")
 
 
 class ModeLimits(NamedTuple):
@@ -108,9 +108,9 @@ class GroundedFamily(Family):
         """
         if self.structure is Structure.DETECTOR:
             first, *others = own
-            return detected_page.DETECTION, first.renamed(detected_page.WHOLE), *others
+            return detected_page.DETECTION, first.renamed(RungName.WHOLE), *others
         if self.structure is Structure.FALLBACK:
-            return *own[:last], detected_page.DETECTION.renamed(detected_page.REGIONS), *own[last:]
+            return *own[:last], detected_page.DETECTION.renamed(RungName.REGIONS), *own[last:]
         return tuple(own)
 
     def parse(self, text: str, page: int, rung: Rung = _AS_DOCUMENT, layer: TextLayer = NO_LAYER) -> ParsedPage:

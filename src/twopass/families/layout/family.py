@@ -10,15 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from twopass.document import Element, Flag, Kind, make_element_id
+from twopass.document import Element, Flag, Kind, RungName, make_element_id
 from twopass.errors import Code
-from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
+from twopass.families.interface import Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.families.layout.elements import build_elements
 from twopass.families.layout.page_layout import PageLayout
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 _PROMPT = "layout"
-_LADDER = (Rung(NORMAL, _PROMPT),)
+_LADDER = (Rung(RungName.NORMAL, _PROMPT),)
 _MODES = frozenset({"auto", "tiny", "small", "base", "large", "gundam"})
 
 

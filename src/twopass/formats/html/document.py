@@ -17,7 +17,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from twopass.document import FIGURES, Cell, Element, Flag, Kind, Table
-from twopass.formats import explanations, flow
+from twopass.formats import flow
 from twopass.formats.flow import InlineText, PageFlow, Reference
 from twopass.formats.html.page import encode, load_asset, make_policy, open_tag, tag
 from twopass.formats.html.text import Insertion, TextRenderer
@@ -360,8 +360,8 @@ def _mark_page(page: PageFlow) -> list[_Block]:
     )
     if page.page is None or not page.page.is_lost:
         return [_Block(mark)]
-    reason = f" Reason: {explanations.explain_reason(page.page.reason)}." if page.page.reason else ""
-    return [_Block(mark), _make_note(f"Page {number}: {explanations.STATES[page.page.state].sentence}{reason}")]
+    reason = f" Reason: {page.page.reason.reason}." if page.page.reason else ""
+    return [_Block(mark), _make_note(f"Page {number}: {page.page.state.sentence}{reason}")]
 
 
 def _fold(summary: str, content: Markup) -> Markup:
