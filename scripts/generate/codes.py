@@ -243,6 +243,26 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "An answer has more characters than one about a page can have. The rest of it was cut before it was parsed.",
         "Check the page, and the model or server behind the engine.",
     ),
+    Code.CONTENT_LOST: (
+        "A part of the page is damaged in the file and cannot be drawn: a content stream, a form or a font.",
+        "Open the file in another program. If it shows more, save the file with it and read that.",
+    ),
+    Code.IMAGE_LOST: (
+        "An image on the page is damaged in the file. What of it can be drawn was read.",
+        "Open the file in another program. If it shows more, save the file with it and read that.",
+    ),
+    Code.CONTENT_ALTERED: (
+        "A part of the page is damaged in the file and was repaired while it was drawn.",
+        "Compare the page with the file.",
+    ),
+    Code.WORDS_LOST: (
+        "The model's answer has words that are in no element of the page.",
+        "The page's checkpoint has the whole answer. Report the page if you may share it.",
+    ),
+    Code.FORMAT_LOST: (
+        "Words of the document are missing or repeated in one of its formats; the message names them.",
+        "DocJSON has all words. Report the document if you may share it.",
+    ),
 }
 MEANINGS = {**JOB_CODES, **PAGE_CODES}
 

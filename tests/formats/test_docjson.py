@@ -49,7 +49,7 @@ def test_each_element_is_on_its_own_line() -> None:
 
 
 def test_unknown_fields_are_refused() -> None:
-    """A file with a field that DocJSON 1.0 does not have is refused by the field's name."""
+    """A file with a field that DocJSON 1.1 does not have is refused by the field's name."""
     data = json.loads(docjson.dumps(build_document(checkpoint(1)))) | {"blocks": []}
 
     with pytest.raises(ValueError, match="blocks"):

@@ -229,7 +229,7 @@ def test_formats_asked_for_inline_are_in_the_result(queue: LoopbackQueue) -> Non
 
     inline = outcome.output["documents"][0]["inline"]
     assert inline["markdown"].startswith("<!-- page: 1 -->")
-    assert inline["docjson"]["schema"] == "docjson-1.0"
+    assert inline["docjson"]["schema"] == "docjson-1.1"
 
 
 def test_a_stopped_job_posts_nothing_more_and_another_job_finishes(queue: LoopbackQueue) -> None:

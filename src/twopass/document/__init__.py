@@ -3,6 +3,7 @@
 Import them from here. Knows nothing of engines or files.
 """
 
+from twopass.document.audit import Finding, FindingKind, PageAudit
 from twopass.document.box import BOX_DECIMALS, Box, Rect, Word, enclose
 from twopass.document.document import SCHEMA, Document, Meta, OutlineEntry, Run, Section, SourceInfo, derive_status
 from twopass.document.element import (
@@ -65,6 +66,8 @@ __all__ = [
     "FIGURES",
     "FURNITURE",
     "Figure",
+    "Finding",
+    "FindingKind",
     "Flag",
     "Formula",
     "HEADINGS",
@@ -74,6 +77,7 @@ __all__ = [
     "Meta",
     "OutlineEntry",
     "Page",
+    "PageAudit",
     "PageImage",
     "Problem",
     "RawCompletion",

@@ -1,4 +1,4 @@
-"""A read document: DocJSON 1.0."""
+"""A read document: DocJSON 1.1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twopass.document.element import Analysis, Element
 from twopass.document.page import Canary, Page, Problem, Severity, Status
 from twopass.values import Value
 
-SCHEMA = "docjson-1.0"
+SCHEMA = "docjson-1.1"
 
 
 class Section(Value):
@@ -63,8 +63,8 @@ class Run(Value):
     canary: Canary | None = Field(None, description="off when any page's engine had none; null when it needs none")
 
 
-class Document(Value, title="DocJSON 1.0", serialize_by_alias=True, validate_by_name=True, validate_by_alias=True):
-    """A read document: DocJSON 1.0."""
+class Document(Value, title="DocJSON 1.1", serialize_by_alias=True, validate_by_name=True, validate_by_alias=True):
+    """A read document: DocJSON 1.1."""
 
     schema_: str = Field(SCHEMA, alias="schema")
     id: str

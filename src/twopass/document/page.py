@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
+from twopass.document.audit import Finding, PageAudit
 from twopass.document.box import Box
 from twopass.document.element import Element
 from twopass.errors import Code, Retry
@@ -137,11 +138,17 @@ class Page(Value):
     attempts: tuple[Attempt, ...] = ()
     language: str | None = None
     links: tuple[Link, ...] = ()
+    audit: PageAudit | None = Field(None, description="null in documents of versions that made none")
 
     @property
     def is_lost(self) -> bool:
         """Whether nothing of the page was read."""
         return self.state in _LOST_STATES
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the page or some of its contents are lost."""
+        return self.is_lost or (self.audit is not None and self.audit.has_loss)
 
     @property
     def is_transient_failure(self) -> bool:
@@ -195,6 +202,11 @@ class Checkpoint(Value):
 
     def with_problems(self, problems: Iterable[Problem]) -> Checkpoint:
         return self.model_copy(update={"problems": (*self.problems, *problems)})
+
+    def with_findings(self, findings: Sequence[Finding]) -> Checkpoint:
+        """The page with these findings of its audit; a step may record them before the audit is complete."""
+        audit = (self.page.audit or PageAudit()).with_findings(findings)
+        return self.model_copy(update={"page": self.page.model_copy(update={"audit": audit})})
 
 
 def count_states(pages: Iterable[Checkpoint]) -> dict[str, int]:
