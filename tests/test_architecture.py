@@ -97,6 +97,7 @@ HOMES = {
     },
     "pymupdf": {
         "acceptance/drawn_pages.py",
+        "pages/damage.py",
         "pages/source_files.py",
         "pages/tesseract.py",
         "steps/render.py",

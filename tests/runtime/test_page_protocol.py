@@ -25,6 +25,7 @@ from twopass.engines.openai.request import build_body
 from twopass.engines.vllm import images
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.pages import canary_images, picture_page
+from twopass.pages.damage import Fault
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.source_files import PageSize
 from twopass.pages.text_layer import TextLayer
@@ -126,7 +127,9 @@ def test_numbers_that_are_none_arrive() -> None:
     """A text layer with infinite or undefined coordinates, as damaged files have them, arrives unchanged."""
     layer = TextLayer.of([Word(Box(float("nan"), float("inf"), 0.0, 1.0), "word")])
 
-    assert send(render.read_text_only, (90, float("inf"), 1.0, layer)).value == (90, float("inf"), 1.0, layer)
+    sent = (90, float("inf"), 1.0, layer, (Fault("an image is damaged"),))
+
+    assert send(render.read_text_only, sent).value == sent
 
 
 ERRORS = (

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin, TiffTags
 from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
+from scripts.bench import damaged_pages
 from tests.fakes.page_pool import LyingPagePool
 from tests.fakes.source_files import A4, SENTENCE, SourceReader, insert_text, make_image, make_pdf
-from twopass.document import State
+from twopass.document import FindingKind, State
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import image_bands
 from twopass.steps import render
@@ -255,3 +256,40 @@ async def test_a_page_worker_that_claims_too_many_pixels_fails_its_page(source_r
     with pytest.raises(WorkerDied, match="RENDER_CRASH"):
         async with source_reader.render(make_pdf(lambda page: None)):
             pass
+
+
+@pytest.mark.parametrize("way", ["content stream missing", "content stream, start overwritten"])
+async def test_a_page_of_which_nothing_is_drawn_is_not_blank(source_reader: SourceReader, way: str) -> None:
+    """The page has failed, and its problem and its audit say what is damaged."""
+    data = damaged_pages.damage(make_pdf(insert_text), 0, way)
+
+    async with source_reader.render(data) as rendered:
+        assert (rendered.page.state, rendered.page.reason) == (State.FAILED, Code.CONTENT_LOST)
+        (problem,) = rendered.problems
+        assert problem.code is Code.CONTENT_LOST and problem.message.startswith("page 1: nothing of it is drawn: ")
+        assert rendered.page.audit and rendered.page.audit.findings[0].said in problem.message
+
+
+async def test_a_damaged_page_keeps_what_is_drawn(source_reader: SourceReader) -> None:
+    """The page is read, and its audit has the loss."""
+    data = damaged_pages.damage(make_pdf(insert_text), 0, "JPEG 2000 cut")
+
+    async with source_reader.render(data) as rendered:
+        assert rendered.page.state is State.READ and rendered.words
+        assert rendered.page.audit and rendered.page.audit.count(FindingKind.IMAGE_LOST) == 1
+
+
+async def test_a_page_without_contents_is_blank(source_reader: SourceReader) -> None:
+    """An empty page is no damage."""
+    async with source_reader.render(make_pdf(lambda page: None)) as rendered:
+        assert (rendered.page.state, rendered.page.audit, rendered.problems) == (State.BLANK, None, ())
+
+
+async def test_damage_is_reported_of_a_page_that_only_gives_its_text(source_reader: SourceReader) -> None:
+    """The audit also begins where a page is not rendered."""
+    data = damaged_pages.damage(make_pdf(insert_text), 0, "form missing")
+
+    async with source_reader.open(data) as file:
+        page, words = await render.text_only(file, 1, source_reader.page_pool)
+
+    assert words and page.audit and page.audit.has_loss

@@ -15,6 +15,8 @@ ANNOTATIONS = "annotations and form fields"
 LINKS = "links"
 SOME_LINKS = "some links"
 
+BLANK_INK = 4e-5  # of `RenderedPage.ink`: with less, it shows nothing; a 9-point page number on A4 has 1.2e-4
+
 
 @dataclass(frozen=True)
 class PagePointer:
@@ -49,6 +51,11 @@ class RenderedPage:
     ink: float = 0.0
     problems: tuple[Problem, ...] = ()
     draft: str = ""
+
+    @property
+    def is_undrawn(self) -> bool:
+        """Whether the page is damaged and shows nothing, so that a model would have to invent an answer."""
+        return self.ink < BLANK_INK and self.page.has_loss
 
 
 def report_omission(number: int, parts: Sequence[str]) -> Problem:

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from twopass.document import Meta, SourceInfo
 from twopass.errors import Code, SourceError
+from twopass.pages import damage
 
 PDF = "application/pdf"
 DEFAULT_IMAGE_DPI = 144.0  # of an image that states no resolution
@@ -87,9 +88,13 @@ class CheckedFile:
 
 @contextmanager
 def open_pdf(path: str, password: str | None) -> Iterator[Any]:
-    """Open a PyMuPDF document and close it at the end; its errors become SourceErrors."""
+    """Open a PyMuPDF document and close it at the end; its errors become SourceErrors.
+
+    From here on, MuPDF's messages are about what is done with the document.
+    """
     try:
         with translate_pdf_errors(path), _open(path, password) as pdf:
+            damage.discard_messages()
             yield pdf
     finally:
         empty_mupdf_store()
@@ -105,7 +110,12 @@ def open_shared_pdf(path: str, password: str | None) -> Iterator[Any]:
         pdf = _open_pdfs.pop(key) if key in _open_pdfs else _open(path, password)
         _open_pdfs[key] = pdf  # appended: the most recently used is last
         _close(list(_open_pdfs)[:-MAX_OPEN_FILES])
-        yield pdf
+        damage.discard_messages()
+        try:
+            yield pdf
+        finally:
+            if damage.discard_messages():
+                empty_mupdf_store()  # else nothing would be reported of the next page with the same image
 
 
 @contextmanager

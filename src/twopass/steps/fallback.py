@@ -54,6 +54,7 @@ _EXPLANATIONS = {
     Code.RENDER_TIMEOUT: "it needs more processor time than the limit; raise WORKER_TIMEOUT_S",
     Code.RENDER_MEMORY: "a page worker exceeded its memory limit on it twice; raise WORKER_MEMORY_BYTES or lower dpi",
     Code.DAMAGED: f"the page is damaged; {SAVE_AGAIN}",
+    Code.CONTENT_LOST: f"the page is damaged, and nothing of it is drawn; {SAVE_AGAIN}",
     Code.UNGROUNDED: "the answer has no boxes; another mode may help",
     Code.ENGINE_REFUSED: "the engine rejected the prompt; see its log",
     Code.REGIONS_UNREAD: "none of its regions was read; raise dpi, or see the worker's log",

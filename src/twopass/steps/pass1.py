@@ -25,7 +25,7 @@ INCOMPLETE = {
 
 
 async def read(page: PageContext, last_try: bool = False) -> Checkpoint:
-    """Read the page with the first usable answer; blank pages are not sent to the engine.
+    """Read the page with the first usable answer; pages that show nothing are not sent to the engine.
 
     If no answer is usable, or a page worker dies on the last try or for lack of time, the PDF's own text is used.
     Raises EngineError, and WorkerDied on earlier tries.
@@ -44,8 +44,10 @@ async def read(page: PageContext, last_try: bool = False) -> Checkpoint:
 async def _try_rungs(page: PageContext) -> Checkpoint:
     rendered = page.rendered
     checkpoint = Checkpoint(page=rendered.page, problems=rendered.problems)
-    if rendered.page.state is State.BLANK:
+    if rendered.page.state is not State.READ:  # it shows nothing, and a model would invent an answer
         return checkpoint
+    if rendered.is_undrawn and page.family.canary:
+        return fallback.use_text_layer(checkpoint, rendered.words, Code.CONTENT_LOST)
     best: Checkpoint | None = None
     for rung in page.family.ladder(_measure(rendered), PageRequest(page.job.mode, page.job.task, page.job.prompt)):
         answer = await _ask(page, rung)

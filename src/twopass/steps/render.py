@@ -20,11 +20,20 @@ import numpy.typing as npt
 import structlog
 from pydantic import Field
 
-from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, State
+from twopass.document import BOX_DECIMALS, Box, Finding, Link, Page, PageAudit, PageImage, Problem, State
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import image_bands, orientation, text_layer
+from twopass.pages import damage, image_bands, orientation, text_layer
+from twopass.pages.damage import Fault
 from twopass.pages.picture_page import INK_CONTRAST
-from twopass.pages.rendered_page import ANNOTATIONS, LINKS, SOME_LINKS, PagePointer, RenderedPage, report_omission
+from twopass.pages.rendered_page import (
+    ANNOTATIONS,
+    BLANK_INK,
+    LINKS,
+    SOME_LINKS,
+    PagePointer,
+    RenderedPage,
+    report_omission,
+)
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.pages.source_files import (
     SAVE_AGAIN,
@@ -44,7 +53,6 @@ from twopass.runtime.cpu_budget import StepTimeout, limit_cpu_time, limit_share,
 from twopass.runtime.page_pool import PagePool
 
 _INK_BLOCK = 4  # pixels: ink is measured in averages of 4 × 4, which drop a scanner's specks and keep a page number
-_BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4
 _TURN_SHARE = 0.6  # of the characters must run in one direction to turn a page
 _MIN_TURN_CHARACTERS = 20  # fewer say nothing about the page
 _PREVIEW_PX = 1400  # of the longer side: small print is legible, and a page of text takes 130 kB
@@ -84,7 +92,8 @@ class DrawRequest:
 class DrawResult:
     """What a page worker reports about a page that it drew into a buffer: pixels, rotations, ink, words and links.
 
-    `draft` is the text of the words, if it was asked for. `omitted` names what was left out.
+    `draft` is the text of the words, if it was asked for. `omitted` names what was left out, `faults` what could not be
+    drawn.
     """
 
     width: _Side
@@ -97,6 +106,7 @@ class DrawResult:
     draft: str = ""
     links: tuple[Link, ...] = ()
     omitted: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 @asynccontextmanager
@@ -169,14 +179,34 @@ def _build_page(
         rotation_in=result.rotation_in,
         rotation_applied=result.turn,
         image=PageImage(width_px=result.width, height_px=result.height, dpi=round(zoom * 72, 3)),
-        state=State.BLANK if result.ink < _BLANK_INK and not result.words else State.READ,
+        state=State.READ,
         links=result.links,
+        audit=_record(result.faults),
     )
     problems = [_report_reduction(pointer.number, zoom)] if is_reduced else []
     problems += [report_omission(pointer.number, result.omitted)] if result.omitted else []
+    if result.ink < BLANK_INK and not result.words:
+        page, problems = _end_without_ink(page, result, problems)
     pixels = Pixels(result.width, result.height, buffer)
     pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable)
     return RenderedPage(page, pixels, pointer, result.words, result.ink, tuple(problems), result.draft)
+
+
+def _end_without_ink(page: Page, result: DrawResult, problems: list[Problem]) -> tuple[Page, list[Problem]]:
+    """A page that shows nothing is blank, unless something of it was not drawn: then it is lost."""
+    if not (result.faults or ANNOTATIONS in result.omitted):
+        return page.model_copy(update={"state": State.BLANK}), problems
+    reason = Code.CONTENT_LOST if result.faults else Code.PARTS_OMITTED
+    what = "; ".join(fault.what for fault in result.faults) or f"its {ANNOTATIONS} were left out"
+    message = f"page {page.number}: nothing of it is drawn: {what}; {SAVE_AGAIN}"
+    update = {"state": State.FAILED, "reason": reason}
+    return page.model_copy(update=update), [*problems, Problem(code=reason, page=page.number, message=message)]
+
+
+def _record(faults: Sequence[Fault]) -> PageAudit | None:
+    """The beginning of the page's audit; None if it was drawn completely."""
+    findings = tuple(Finding(kind=fault.kind, said=fault.what) for fault in faults)
+    return PageAudit(findings=findings) if findings else None
 
 
 def _report_reduction(number: int, zoom: float) -> Problem:
@@ -214,14 +244,16 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     array = render_display_list(display_list, request.zoom, request.zoom)
     is_quick = time.process_time() - began < _QUICK_S
     is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= _SCALABLE_IMAGE_SHARE
-    if turn is None and measure_ink(array) >= _BLANK_INK and (turn := orientation.detect_turn(array)):
+    if turn is None and measure_ink(array) >= BLANK_INK and (turn := orientation.detect_turn(array)):
         page.set_rotation((rotation_in + turn) % 360)
         array = np.rot90(array, -turn // 90)
     height, width = _write_pixels(array, request.buffer, request.max_bytes)
     words = text.extractWORDS()
     layer = _to_layer(page, words)
     draft = text_layer.write_draft(layer, [word[5:7] for word in words]) if request.with_draft else ""
-    return DrawResult(width, height, rotation_in, turn or 0, measure_ink(array), is_scalable, layer, draft)
+    faults = damage.find_faults(page)
+    ink = measure_ink(array)
+    return DrawResult(width, height, rotation_in, turn or 0, ink, is_scalable, layer, draft, faults=faults)
 
 
 def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer, max_bytes: int) -> DrawResult:
@@ -233,7 +265,7 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer,
         image.seek(pointer.number - 1)
         array = image_bands.draw(image, size)
     ink = measure_ink(array)
-    turn = orientation.detect_turn(array) if ink >= _BLANK_INK else 0
+    turn = orientation.detect_turn(array) if ink >= BLANK_INK else 0
     height, width = _write_pixels(np.rot90(array, -turn // 90), buffer, max_bytes)
     return DrawResult(width, height, 0, turn, ink)
 
@@ -242,16 +274,24 @@ async def text_only(file: CheckedFile, number: int, page_pool: PagePool) -> tupl
     """Read only the text layer of a page that cannot be rendered. Raises SourceError or WorkerDied."""
     pointer = PagePointer(str(file.path), number, 0, file.password)
     with limit_cpu_time(_TEXT_ONLY_S, nested=False):
-        rotation_in, width, height, words = await page_pool.call(read_text_only, pointer)
-    state = State.TEXT_LAYER if words else State.FAILED
-    return Page(number=number, width_pt=width, height_pt=height, rotation_in=rotation_in, state=state), words
+        rotation_in, width, height, words, faults = await page_pool.call(read_text_only, pointer)
+    page = Page(
+        number=number,
+        width_pt=width,
+        height_pt=height,
+        rotation_in=rotation_in,
+        state=State.TEXT_LAYER if words else State.FAILED,
+        audit=_record(faults),
+    )
+    return page, words
 
 
-def read_text_only(pointer: PagePointer) -> tuple[int, float, float, TextLayer]:
-    """In a page worker: the page's rotation in degrees, its width and height in points, and its words."""
+def read_text_only(pointer: PagePointer) -> tuple[int, float, float, TextLayer, tuple[Fault, ...]]:
+    """In a page worker: the page's rotation in degrees, its width and height in points, its words and its faults."""
     with open_bare_page(pointer.file, pointer.number, 0, pointer.password) as (page, _):
         size = round(page.rect.width, 3), round(page.rect.height, 3)
-        return page.rotation, *size, _to_layer(page, get_text_page(page).extractWORDS())
+        words = _to_layer(page, get_text_page(page).extractWORDS())
+        return page.rotation, *size, words, damage.find_faults(page)
 
 
 async def preview(file: CheckedFile, page: Page, page_pool: PagePool) -> bytes:
