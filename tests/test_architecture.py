@@ -80,7 +80,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 
 # Modules that may import less than their room: what runs inside vLLM's processes stays light.
 LIGHT = {"engines.vllm.plugin": ("engines.vllm.plugin", "engines.vllm.tiling", "models", "pages")}
-SHARED = ("fallback", "page_context")  # what both passes need
+SHARED = ("audit", "fallback", "page_context")  # what both passes and stored pages need
 STEPS = ("fetch", "render", "pass1", "pass2", "enrich", "assemble", "document_folder", "canary")
 
 # The files that may import a third-party library: as few as possible.

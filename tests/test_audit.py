@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from twopass.document import Checkpoint, Finding, FindingKind, Page, PageAudit, State
+from tests.fakes import documents
+from twopass.document import Checkpoint, Finding, FindingKind, Flag, Page, PageAudit, Problem, State, Status
 from twopass.errors import Code
+from twopass.result import AuditSum, DocumentResult, Result
+from twopass.steps import audit
 
 
 def test_each_kind_of_loss_has_a_code_of_its_own() -> None:
@@ -44,3 +47,70 @@ def test_a_page_without_an_audit_has_no_known_loss() -> None:
     """Checkpoints of earlier versions have no audit."""
     assert not Page(number=1, width_pt=1, height_pt=1, state=State.READ).has_loss
     assert FindingKind.REGION_UNREAD.code is Code.REGIONS_UNREAD
+
+
+def page(number: int, *findings: Finding) -> Page:
+    return Page(number=number, width_pt=1, height_pt=1, state=State.READ, audit=PageAudit(findings=findings))
+
+
+def test_a_document_lists_its_losses_with_their_pages() -> None:
+    """One phrase for each kind of loss; what is no loss is counted and not listed."""
+    unread, altered = Finding(kind=FindingKind.REGION_UNREAD), Finding(kind=FindingKind.CONTENT_ALTERED)
+
+    total = AuditSum.of([page(1, altered), page(3, unread), page(7, unread), page(8)])
+
+    assert total and total.describe_losses() == ["2 regions not read: pages 3 and 7"]
+    assert (total.pages, total.findings["content_altered"].pages) == (4, "1")
+
+
+def test_a_job_adds_up_its_documents() -> None:
+    """Page numbers of several documents mean nothing together, so that only counts remain."""
+    sums = [AuditSum.of([page(3, Finding(kind=FindingKind.IMAGE_LOST))]) for _ in range(2)]
+
+    total = AuditSum.merge([one for one in sums if one])
+
+    assert total and total.describe_losses() == ["2 parts with damaged images"]
+    assert AuditSum.merge([]) is None
+
+
+def test_an_answer_of_a_strict_job_names_the_loss() -> None:
+    """Its error is the problem of the loss, not that nothing was read."""
+    lost = Problem.warning(3, Code.REGIONS_UNREAD, "1 region not read")
+    document = DocumentResult(source="a.pdf", status=Status.FAILURE)
+    result = Result(status=Status.FAILURE, documents=(document,), problems=(lost,))
+
+    assert result.as_answer()["error"] == "REGIONS_UNREAD: page 3: 1 region not read"
+
+
+@pytest.mark.parametrize(
+    ("flags", "codes", "kinds"),
+    [
+        ((Flag.UNREAD_REGION,), (Code.REGIONS_UNREAD,), ["region_unread"]),
+        ((Flag.LOOP, Flag.DOUBTFUL), (Code.LOOP,), ["answer_looped"]),
+        ((Flag.LACKS_LINES,), (Code.UNREADABLE_SCRIPT,), ["lines_left_out"]),
+        ((), (Code.ORDER_CORRECTED, Code.NO_TEXT), []),
+    ],
+)
+def test_a_page_of_an_earlier_version_gets_an_audit(
+    flags: tuple[Flag, ...], codes: tuple[Code, ...], kinds: list[str]
+) -> None:
+    """Its flags and problems say what was lost; each loss is counted once."""
+    element = documents.element("text", "The price of salt.").with_flags(*flags)
+    stored = documents.checkpoint(1, element).with_problems(Problem.warning(1, code, "…") for code in codes)
+
+    restored = audit.restore(stored)
+
+    assert restored.page.audit
+    assert [finding.kind for finding in restored.page.audit.findings] == kinds
+    assert (restored.page.audit.words_seen, restored.page.audit.words_read) == (None, 4)
+    assert audit.restore(restored) is restored
+
+
+def test_a_reason_for_the_text_layer_is_no_loss() -> None:
+    """The PDF's own text is shown, so that the answer that could not be used is not missed."""
+    stored = documents.checkpoint(1, documents.element("text", "Salt."), state=State.TEXT_LAYER)
+    stored = stored.model_copy(update={"page": stored.page.model_copy(update={"reason": Code.LOOP})})
+
+    restored = audit.restore(stored.with_problems([Problem.warning(1, Code.LOOP, "the answer repeats itself")]))
+
+    assert not restored.page.has_loss

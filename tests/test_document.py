@@ -12,8 +12,11 @@ from tests.fakes.documents import boxes, checkpoint, element
 from twopass.document import (
     Attempt,
     Box,
+    Finding,
+    FindingKind,
     Flag,
     Page,
+    PageAudit,
     Problem,
     RungName,
     Severity,
@@ -90,6 +93,18 @@ def test_a_document_succeeds_only_if_it_is_complete() -> None:
     assert derive_status(pages(State.READ, State.FAILED)) is Status.PARTIAL_SUCCESS
     assert derive_status(pages(State.READ), (error,)) is Status.PARTIAL_SUCCESS
     assert derive_status(pages(State.UNREAD, State.FAILED)) is Status.FAILURE
+
+
+def test_a_loss_within_a_page_is_no_success() -> None:
+    """A page may be read and lack a region; a finding that is no loss changes nothing."""
+    (page,) = pages(State.READ)
+    lost, altered = (
+        page.model_copy(update={"audit": PageAudit(findings=(Finding(kind=kind),))})
+        for kind in (FindingKind.REGION_UNREAD, FindingKind.CONTENT_ALTERED)
+    )
+
+    assert derive_status((page, lost)) is Status.PARTIAL_SUCCESS
+    assert derive_status((page, altered)) is Status.SUCCESS
 
 
 def test_a_flag_of_a_later_version_survives_and_is_shown_by_its_name() -> None:

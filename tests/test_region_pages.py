@@ -156,7 +156,7 @@ async def test_an_empty_answer_about_a_region_is_asked_again(
 async def test_a_region_that_is_not_read_is_flagged_and_counted(
     reader: Reader, scan: Path, name: str, lost: Completion
 ) -> None:
-    """The page is kept with a warning that says how many regions have no text, and what to do."""
+    """The page is kept with a warning that says how many regions have no text and what to do; it is no success."""
 
     def answer(prompt: Prompt) -> Completion | str:
         return lost if "e001" in prompt.id else answer_regions(prompt)
@@ -166,9 +166,12 @@ async def test_a_region_that_is_not_read_is_flagged_and_counted(
     result, document = await read(reader, scan, engine, "detector")
 
     assert list_codes(result) == [("REGIONS_UNREAD", "warning")]
-    assert "page 1: 1 of 2 regions were not read; check them, and raise dpi" in result.problems[0].message
+    assert "page 1: 1 of 2 regions not read; check them, and raise dpi" in result.problems[0].message
     assert ["unread_region" in element["flags"] for element in document["elements"]] == [False, True]
-    assert (document["pages"][0]["state"], result.status) == ("read", "success")
+    assert (document["pages"][0]["state"], result.status) == ("read", "partial_success")
+    assert result.audit and result.audit.describe_losses() == ["1 region not read: page 1"]
+    (finding,) = document["pages"][0]["audit"]["findings"]
+    assert (finding["kind"], finding["element"]) == ("region_unread", document["elements"][1]["id"])
 
 
 @pytest.mark.parametrize("name", ["deepseek_ocr", "unlimited_ocr", "glm_ocr", "paddleocr_vl"])

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from scripts import ROOT
-from twopass.document import Problem
+from twopass.document import FindingKind, Problem
 from twopass.families.interface import CropRange
 from twopass.families.registry import FAMILIES
 from twopass.job import Job
@@ -30,6 +30,7 @@ def describe_default_crops() -> str:
     return ", ".join([str(usual), *others])
 
 
+LOSSES = ", ".join(f"`{kind.code}`" for kind in FindingKind if kind.is_loss)
 JOB: Mapping[str, str] = {
     "sources": "`s3://bucket/key`, `https://…` (presigned) or `data:…`; `source` for a single one. "
     "`/runpod-volume/…` with `ALLOW_VOLUME`; other paths only in local runs, and below `ALLOWED_DIR`",
@@ -57,15 +58,19 @@ JOB: Mapping[str, str] = {
     "RunPod",
     "failed_pages": "how many failed pages, or what percentage, make a document `partial_success` or `failure`; "
     "pages that were read are kept",
+    "strict": "`true`: a document with a loss or a failed page is a `failure`, although what was read is written; not "
+    "part of the document id",
     "resume": "`false` reads everything again, into a separate folder",
     "idempotency_key": "up to 100 letters, digits, `-` and `_`: of several jobs with the same key and output, only the "
     "first one that starts reads, and the others end with `DUPLICATE`; no effect without an output",
 }
 RESULT: Mapping[str, str] = {
-    "status": "`success`: every page was read; `failure`: no usable page; otherwise `partial_success`",
+    "status": "`success`: every page was read, and the audit found no loss; `failure`: no usable page, or with "
+    "`strict` a loss; otherwise `partial_success`",
     "documents": "one per source, in their order; at most 20 here",
     "problems": "what went wrong: errors first, at most 50 here; those of a document that differ only in the page are "
     "merged here, and separate in `result.json`",
+    "audit": "sums of the documents' audits",
     "timings": "`queued_s` if RunPod reports it, `started`, `finished`, `duration_s`, seconds per stage",
     "usage": "`tokens_in`, `tokens_out`, `engine_s`, `pages_read_now`; `cost` and `cost_per_1000_pages` if "
     "`PRICE_PER_SECOND` is set",
@@ -82,6 +87,8 @@ DOCUMENT: Mapping[str, str] = {
     "pages": "counts by state: `read`, `repaired`, `text_layer`, `blank`, `failed`, `unread`",
     "failed": "pages that failed, as ranges: `3,7-9`",
     "left": "unread pages: with an output, the same job, sent again, reads only them",
+    "audit": "sums over the pages: `words_seen` in the PDF's own text, `words_read`, `regions`, `read_again`, and "
+    "`findings` by kind with their pages; [all kinds](docjson.md#the-audit)",
     "artefacts": "by name, each with address, bytes, sha256 and content type",
     "inline": "the inline artefacts",
     "canary": "result of the self-test at start: `passed`, `off`, or null if the engine needs none",
@@ -90,7 +97,8 @@ DOCUMENT: Mapping[str, str] = {
 }
 PROBLEM: Mapping[str, str] = {
     "code": "see [codes](CODES.md)",
-    "severity": "`warning`: still read, and no status changes; `error`: lost",
+    "severity": f"`error`: lost; `warning`: still read. A warning of a loss makes `partial_success`: {LOSSES}; with "
+    "any other the status remains, and so it does where the PDF's own text is used instead",
     "document": "its id",
     "page": "counted from 1; null if it concerns several pages or the whole document",
     "message": "what happened and what to do",

@@ -1,4 +1,4 @@
-"""Generate docs/docjson.schema.json from the models in twopass.document, and the table of flags in docs/docjson.md."""
+"""Generate docs/docjson.schema.json from the models in twopass.document, and the tables in docs/docjson.md."""
 
 from __future__ import annotations
 
@@ -6,20 +6,35 @@ import json
 from pathlib import Path
 
 from scripts import ROOT
-from twopass.document import Flag
+from twopass.document import FindingKind, Flag
 from twopass.formats import docjson
 
 SCHEMA = ROOT / "docs" / "docjson.schema.json"
 PAGE = ROOT / "docs" / "docjson.md"
-START, END = "<!-- flags: from src/twopass/document/flags.py -->\n", "<!-- end of flags -->\n"
+FLAGS = "<!-- flags: from src/twopass/document/flags.py -->\n", "<!-- end of flags -->\n"
+FINDINGS = "<!-- findings: from src/twopass/document/audit.py -->\n", "<!-- end of findings -->\n"
 
 
 def render_files() -> dict[Path, str]:
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
-    return {
-        SCHEMA: json.dumps(docjson.schema(), indent=2, ensure_ascii=False) + "\n",
-        PAGE: f"{before}{START}{_render_flags()}{END}{rest.partition(END)[2]}",
-    }
+    page = PAGE.read_text(encoding="utf-8")
+    page = _replace_table(page, FLAGS, _render_flags())
+    page = _replace_table(page, FINDINGS, _render_findings())
+    return {SCHEMA: json.dumps(docjson.schema(), indent=2, ensure_ascii=False) + "\n", PAGE: page}
+
+
+def _replace_table(page: str, marks: tuple[str, str], table: str) -> str:
+    start, end = marks
+    before, _, rest = page.partition(start)
+    return f"{before}{start}{table}{end}{rest.partition(end)[2]}"
+
+
+def _render_findings() -> str:
+    rows = ["| finding | meaning | counts | loss | code |", "|---|---|---|---|---|", *map(_render_finding, FindingKind)]
+    return "\n".join(rows) + "\n"
+
+
+def _render_finding(kind: FindingKind) -> str:
+    return f"| `{kind}` | {kind.sentence} | {kind.unit} | {'yes' if kind.is_loss else ''} | {kind.code} |"
 
 
 def _render_flags() -> str:

@@ -217,6 +217,7 @@ class DocumentContext:
             source=document.source,
             meta=self.file.meta,
             selection=tuple(selection),
+            audits=document.audits,
         )
 
 

@@ -215,6 +215,7 @@ class Job(Value, populate_by_name=True):
     sampling: SamplingOptions = SamplingOptions()
     deadline_s: float | None = Field(default=None, gt=0, le=604_800)
     failed_pages: FailedPages = FailedPages()
+    strict: bool = Field(default=False, description="a document with a loss, or with a failed page, is a failure")
     resume: bool = True
     idempotency_key: str | None = Field(
         default=None,

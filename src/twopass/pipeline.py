@@ -1,7 +1,8 @@
-"""The flow of one job: fetch, render, pass 1, pass 2, assemble, upload.
+"""The flow of one job: fetch, render, pass 1, pass 2, audit, assemble, upload.
 
     source --fetch--> checked file --render--> page images --pass 1--> elements with boxes
-           --pass 2--> elements read again --assemble--> Document --upload--> artefacts, manifest last
+           --pass 2--> elements read again --audit--> findings --assemble--> Document
+           --upload--> artefacts, manifest last
 
 Pages run independently of each other; the page slots limit how many are in flight.
 """
@@ -31,6 +32,7 @@ from twopass.settings import Settings
 from twopass.steps import (
     artefacts,
     assemble,
+    audit,
     document_folder,
     enrich,
     fallback,
@@ -172,7 +174,7 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
 
 
 async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
-    """Render the page, run both passes, enrich and store it.
+    """Render the page, run both passes, audit, enrich and store it.
 
     If a page worker crashes, the page is processed once more; if it cannot be rendered, its text layer is used.
     """
@@ -183,9 +185,10 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                 async with _render(doc, number) as rendered:
                     page = doc.page_context(rendered)
                     with watch.stage("pass1"):
-                        checkpoint = await pass1.read(page, last_try)
-                    with watch.stage("pass2"), doc.progress.track_elements(len(checkpoint.elements)):
-                        checkpoint = await pass2.read(page, checkpoint)
+                        first = await pass1.read(page, last_try)
+                    with watch.stage("pass2"), doc.progress.track_elements(len(first.elements)):
+                        second = await pass2.read(page, first)
+                        checkpoint = await audit.complete(page, first, second)
                         checkpoint = await enrich.within_limit(checkpoint, doc.job.language, worker.page_pool)
                     with watch.stage("upload"):
                         if doc.job_context.keeps_thumbnails:
@@ -207,7 +210,7 @@ async def _read_text_only(doc: DocumentContext, number: int, code: Code, message
             page, words = await render.text_only(doc.file, number, doc.worker.page_pool)
             checkpoint = fallback.use_text_layer(Checkpoint(page=page), words, code)
             if checkpoint.elements:
-                return checkpoint
+                return audit.restore(checkpoint)
     return fallback.failed_page(number, code, f"page {number}: {message}")
 
 

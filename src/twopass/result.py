@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
-from twopass.document import Canary, Problem, Severity, Status
+from twopass.document import Canary, FindingKind, Page, PageAudit, Problem, Severity, Status
 from twopass.errors import Code
 from twopass.page_range import format_page_ranges
 from twopass.values import Value
@@ -28,6 +29,77 @@ class Artefact(Value):
     content_type: str
 
 
+class FindingSum(Value):
+    """What was found of one kind, in one document or in all."""
+
+    count: int
+    pages: str | None = Field(None, description="3,7-9; null in the sum of several documents")
+
+
+class AuditSum(Value):
+    """The audits of a document's pages, or of a job's documents, added up."""
+
+    pages: int = Field(0, description="pages with an audit")
+    words_seen: int = Field(0, description="words of the PDF's own text")
+    words_read: int = Field(0, description="words of all elements")
+    regions: int = Field(0, description="regions of a layout detector that were to be read")
+    read_again: int = Field(0, description="elements that pass 2 read again from crops")
+    findings: dict[str, FindingSum] = Field(default_factory=dict, description="by kind")
+
+    @classmethod
+    def of(cls, pages: Iterable[Page]) -> AuditSum | None:
+        """The sum of one document; None if no page has an audit."""
+        audits = {page.number: page.audit for page in pages if page.audit}
+        counts, places = defaultdict[str, int](int), defaultdict[str, set[int]](set)
+        for number, audit in audits.items():
+            for finding in audit.findings:
+                counts[finding.kind] += finding.count
+                places[finding.kind].add(number)
+        findings = {
+            str(kind): FindingSum(count=count, pages=format_page_ranges(places[kind])) for kind, count in counts.items()
+        }
+        return cls._add(list(audits.values()), findings, len(audits)) if audits else None
+
+    @classmethod
+    def merge(cls, sums: Sequence[AuditSum]) -> AuditSum | None:
+        """The sum of several documents; None if none has one."""
+        counts = defaultdict[str, int](int)
+        for one in sums:
+            for kind, finding in one.findings.items():
+                counts[kind] += finding.count
+        if len(sums) <= 1:
+            return sums[0] if sums else None
+        findings = {kind: FindingSum(count=count) for kind, count in counts.items()}
+        return cls._add(sums, findings, sum(one.pages for one in sums))
+
+    @classmethod
+    def _add(cls, parts: Sequence[PageAudit | AuditSum], findings: dict[str, FindingSum], pages: int) -> AuditSum:
+        names = ("words_seen", "words_read", "regions", "read_again")
+        totals = {name: sum(getattr(part, name) or 0 for part in parts) for name in names}
+        return cls(pages=pages, findings=dict(sorted(findings.items())), **totals)
+
+    @property
+    def has_loss(self) -> bool:
+        return any(FindingKind(kind).is_loss for kind in self.findings)
+
+    def describe_losses(self) -> list[str]:
+        """Each kind of loss in a few words: "2 regions not read: pages 3 and 7"."""
+        losses = [(FindingKind(kind), found) for kind, found in self.findings.items()]
+        return [kind.describe(found.count) + _list_pages(found.pages) for kind, found in losses if kind.is_loss]
+
+
+def _list_pages(ranges: str | None) -> str:
+    if ranges is None:
+        return ""
+    before, _, last = _shorten_ranges(ranges).rpartition(",")
+    listed = f"{before.replace(',', ', ')} and {last}" if before else last
+    return f": page{'s' if before or '-' in last else ''} {listed}"
+
+
+def _shorten_ranges(ranges: str) -> str:
+    return f"{ranges[:_PAGE_LIST_LENGTH].rpartition(',')[0]},…" if len(ranges) > _PAGE_LIST_LENGTH else ranges
+
+
 class DocumentResult(Value):
     """The result of one document; fields are null if the document was never opened."""
 
@@ -41,6 +113,7 @@ class DocumentResult(Value):
     )
     artefacts: dict[str, Artefact] = Field(default_factory=dict)
     inline: dict[str, Any] = Field(default_factory=dict)
+    audit: AuditSum | None = Field(None, description="sums of the pages' audits; null in results of older versions")
     canary: Canary | None = Field(None, description="as in the document: passed, off, or null if not needed")
     timings: dict[str, Any] = Field(default_factory=dict)
     usage: dict[str, Any] = Field(default_factory=dict)
@@ -52,6 +125,7 @@ class Result(Value):
     status: Status
     documents: tuple[DocumentResult, ...] = ()
     problems: tuple[Problem, ...] = ()
+    audit: AuditSum | None = None
     timings: dict[str, Any] = Field(default_factory=dict)
     usage: dict[str, Any] = Field(default_factory=dict)
     result_uri: str | None = Field(None, description="the complete result, if this one was shortened")
@@ -78,9 +152,14 @@ class Result(Value):
         answer = shrunk.model_dump(mode="json", exclude_none=True)
         if self.status is not Status.FAILURE:
             return answer
-        first = next((p for p in self.problems if p.severity is Severity.ERROR), None)
+        first = next((p for p in self.problems if p.severity is Severity.ERROR), None) or self._find_loss()
         message = f"{first.code}: {first.message}" if first else f"{Code.INTERNAL}: no page was read"
         return {"error": message[:1000], "detail": answer}
+
+    def _find_loss(self) -> Problem | None:
+        """The first problem of a loss, which is a failure with `strict`."""
+        losses = {kind.code for kind in FindingKind if kind.is_loss}
+        return next((problem for problem in self.problems if problem.code in losses), None)
 
     @property
     def merged_problems(self) -> tuple[Problem, ...]:
@@ -127,7 +206,7 @@ def _merge(equal: Sequence[Problem]) -> Problem:
     pages = sorted({problem.page for problem in equal if problem.page is not None})
     ranges = format_page_ranges(pages)
     if ranges and len(ranges) > _PAGE_LIST_LENGTH:
-        ranges = f"{ranges[:_PAGE_LIST_LENGTH].rpartition(',')[0]},… ({len(pages)} pages)"
+        ranges = f"{_shorten_ranges(ranges)} ({len(pages)} pages)"
     prefix = f"page{'s' if len(pages) > 1 else ''} {ranges}: " if ranges else ""
     repeated = f" ({len(equal)} times)" if len(equal) > max(len(pages), 1) else ""
     page = pages[0] if len(pages) == 1 else None

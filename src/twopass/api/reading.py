@@ -60,6 +60,7 @@ class ReadOptions(TypedDict, total=False):
     prompt: str | None
     sampling: Mapping[str, Any]
     failed_pages: Mapping[str, Any]
+    strict: bool
     deadline_s: float | None
     resume: bool
     s3: Mapping[str, Any] | None

@@ -17,6 +17,7 @@ from twopass.errors import Code
 from twopass.values import Value
 
 MAX_WORDS = 50  # kept of one finding: enough to search for, and a page that lost everything stays small
+MAX_SHOWN = 10  # of them in a problem's message
 
 
 class Unit(StrEnum):
@@ -102,6 +103,16 @@ class FindingKind(StrEnum):
         "shown with the PDF's own text",
         "The model did not read this region. The PDF's own text is shown.",
         is_loss=False,
+        advice="check them",
+    )
+    REGION_WITHOUT_TEXT = _Row(
+        "region_without_text",
+        Code.REGIONS_UNREAD,
+        Unit.REGIONS,
+        "without text",
+        "No text was read in this region, and the page shows no line of script.",
+        is_loss=False,
+        advice="check them, and raise dpi if they show text",
     )
     LINES_LEFT_OUT = _Row(
         "lines_left_out",
@@ -129,7 +140,7 @@ class FindingKind(StrEnum):
         "answer_looped",
         Code.LOOP,
         Unit.ANSWERS,
-        "that repeat themselves",
+        "with a repetition",
         "The answer repeated itself here. The repetition was removed, and text may be missing.",
         advice="the repetition was cut, and text may be missing",
     )
@@ -178,9 +189,10 @@ class FindingKind(StrEnum):
         kind._name_ = value
         return kind
 
-    def describe(self, count: int) -> str:
-        """The number of findings in a few words: "2 regions not read"."""
-        return f"{count} {self.unit if count != 1 else self.unit.removesuffix('s')} {self.what}"
+    def describe(self, count: int, total: int | None = None) -> str:
+        """The number of findings in a few words: "2 regions not read", or "2 of 5 regions not read"."""
+        numbers, is_plural = (f"{count} of {total}", total != 1) if total else (str(count), count != 1)
+        return f"{numbers} {self.unit if is_plural else self.unit.removesuffix('s')} {self.what}"
 
 
 class Finding(Value):
@@ -209,6 +221,17 @@ class PageAudit(Value):
 
     def count(self, kind: FindingKind) -> int:
         return sum(finding.count for finding in self.findings if finding.kind is kind)
+
+    def explain(self, kind: FindingKind) -> str:
+        """What was found of this kind and what to do, with what is known of words and of the renderer's messages."""
+        found = [finding for finding in self.findings if finding.kind is kind]
+        words = [word for finding in found for word in finding.words]
+        said = dict.fromkeys(finding.said for finding in found if finding.said)
+        total = self.regions if kind.unit is Unit.REGIONS else None
+        parts = [kind.describe(self.count(kind), total or None)]
+        parts += [f"({', '.join(said)})"] if said else []
+        parts += [f"({' '.join(words[:MAX_SHOWN])}{' …' if len(words) > MAX_SHOWN else ''})"] if words else []
+        return f"{' '.join(parts)}; {kind.advice}"
 
     def with_findings(self, findings: Sequence[Finding]) -> PageAudit:
         """The audit with these findings, each of them once."""

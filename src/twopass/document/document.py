@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from twopass.document.audit import PageAudit
 from twopass.document.element import Analysis, Element
 from twopass.document.page import Canary, Page, Problem, Severity, Status
 from twopass.values import Value
@@ -77,12 +78,17 @@ class Document(Value, title="DocJSON 1.1", serialize_by_alias=True, validate_by_
     sections: tuple[Section, ...] = ()
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def audits(self) -> dict[int, PageAudit]:
+        """The pages' audits by number."""
+        return {page.number: page.audit for page in self.pages if page.audit}
+
 
 def derive_status(pages: tuple[Page, ...], problems: tuple[Problem, ...] = ()) -> Status:
-    """success = no lost page and no error; failure = every page lost; else partial_success."""
+    """success = no lost page, no loss in any page's audit and no error; failure = every page lost; else partial."""
     lost = sum(page.is_lost for page in pages)
     if lost == len(pages):
         return Status.FAILURE
-    if lost or any(problem.severity is Severity.ERROR for problem in problems):
+    if any(page.has_loss for page in pages) or any(problem.severity is Severity.ERROR for problem in problems):
         return Status.PARTIAL_SUCCESS
     return Status.SUCCESS

@@ -17,7 +17,19 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from twopass.document import Box, Canary, Checkpoint, Element, Kind, Meta, Problem, Severity, SourceInfo, SourceVersion
+from twopass.document import (
+    Box,
+    Canary,
+    Checkpoint,
+    Element,
+    Kind,
+    Meta,
+    PageAudit,
+    Problem,
+    Severity,
+    SourceInfo,
+    SourceVersion,
+)
 from twopass.errors import Code, Retry, StoreError, TwopassError, WorkerDied
 from twopass.format_options import FormatOptions
 from twopass.formats.registry import WRITERS
@@ -27,6 +39,7 @@ from twopass.pages.shared_pixels import Pixels
 from twopass.result import DocumentResult
 from twopass.runtime import retry, task_group
 from twopass.runtime.page_pool import PagePool
+from twopass.steps import audit
 from twopass.storage.store import CreateResult, Store, uri_of
 from twopass.values import Value
 
@@ -65,6 +78,7 @@ class ManifestDetails(Value):
     source: SourceInfo | None = Field(None, description="null in manifests of older versions")
     meta: Meta = Field(Meta(), description="metadata of the source file")
     selection: tuple[Problem, ...] = Field((), description="problems of the page selection")
+    audits: dict[int, PageAudit] = Field(default_factory=dict, description="by page")
 
 
 @dataclass(frozen=True)
@@ -149,7 +163,7 @@ class DocumentFolder:
         if (data := await self.read(page_name(number))) is None:
             return None
         try:
-            return Checkpoint.model_validate_json(data)
+            return audit.restore(Checkpoint.model_validate_json(data))
         except ValidationError:
             return None
 

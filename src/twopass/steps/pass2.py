@@ -1,6 +1,6 @@
 """Pass 2: read elements again from their crops, where the model family asks for it.
 
-For the regions of a layout detector this is the first reading: what of them was not or only partly read is reported.
+For the regions of a layout detector this is the first reading.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from twopass.document import Checkpoint, Element, Flag, Problem, RawCompletion
-from twopass.errors import Code
 from twopass.families import table_parser
 from twopass.families.interface import ElementContext, Family, Question, Reply
 from twopass.job import Pass2, Task
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime import task_group
-from twopass.steps import fallback
 from twopass.steps.page_context import Answer, PageContext
 
 _MAX_QUESTIONS = 3  # per element, a bound for any family
@@ -39,7 +37,7 @@ async def read(page: PageContext, first: Checkpoint) -> Checkpoint:
     readings = [task.result() for task in tasks]
     updated = {reading.element.id: reading.element for reading in readings}
     engine_s = first.cost.get("engine_s", 0) + sum(reading.seconds for reading in readings)
-    second = first.model_copy(
+    return first.model_copy(
         update={
             "elements": page.family.finish_page([updated.get(element.id, element) for element in first.elements]),
             "completions": (*first.completions, *(raw for reading in readings for raw in reading.completions)),
@@ -47,7 +45,6 @@ async def read(page: PageContext, first: Checkpoint) -> Checkpoint:
             "cost": {**first.cost, "engine_s": engine_s},
         }
     )
-    return await _report_unread(page, first, second)
 
 
 class _Reading(NamedTuple):
@@ -137,96 +134,3 @@ def _crop(pixels: Pixels, element: Element) -> Pixels:
     """The element's pixels with padding, a view of the page's memory."""
     assert element.box is not None
     return pixels.crop(*element.box.to_pixels(pixels.width, pixels.height, _PADDING))
-
-
-# ---- detected regions without text -----------------------------------------------------------------
-
-# A code, the flags of elements whose answers ended in this way, and what to do.
-_CUTS = (
-    (Code.TRUNCATED, {Flag.CUT_OFF}, "were cut at the token limit, text may be missing; raise sampling.max_tokens"),
-    (Code.LOOP, {Flag.LOOP, Flag.REPETITION_CUT}, "repeat themselves; the repetition was cut, and text may be missing"),
-)
-
-
-class _Failed(NamedTuple):
-    """The regions whose text the model did not give: those without any, and those with the text layer's."""
-
-    unread: tuple[Element, ...]
-    from_layer: tuple[Element, ...]
-
-    @property
-    def ids(self) -> set[str]:
-        return {element.id for element in (*self.unread, *self.from_layer)}
-
-
-async def _report_unread(page: PageContext, first: Checkpoint, second: Checkpoint) -> Checkpoint:
-    """The page with warnings of unread and cut regions.
-
-    A page of which nothing was read ends as one without a usable answer: with its text layer, or failed. If it shows
-    no line of script, its regions were mistaken for text, and it keeps its pictures.
-    """
-    asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
-    second = _warn_of_cuts(second, asked)
-    failed = _find_failed(asked, second.elements)
-    if first.page.is_lost or not failed.ids:
-        return second
-    if any(_has_content(element) for element in second.elements if element.id not in failed.ids):
-        return _warn(second, failed, len(asked))
-    reason = _find_reason(second, failed)
-    if reason is Code.REGIONS_UNREAD and not page.rendered.words and (picture := await page.find_picture()):
-        return _keep_pictures(second, picture, failed, len(asked))
-    return fallback.warn_of_unreadable_text(fallback.use_text_layer(second, page.rendered.words, reason))
-
-
-def _warn_of_cuts(page: Checkpoint, asked: set[str]) -> Checkpoint:
-    """The page with a warning for each way in which answers about regions ended too early."""
-    regions = [element for element in page.elements if element.id in asked]
-    counts = [(code, sum(bool(flags & set(one.flags)) for one in regions), what) for code, flags, what in _CUTS]
-    return page.with_problems(
-        Problem.warning(page.page.number, code, f"{count} of {len(asked)} regions {what}")
-        for code, count, what in counts
-        if count
-    )
-
-
-def _find_failed(asked: set[str], elements: Sequence[Element]) -> _Failed:
-    regions = [element for element in elements if element.id in asked]
-    return _Failed(
-        tuple(element for element in regions if Flag.UNREAD_REGION in element.flags),
-        tuple(
-            element
-            for element in regions
-            if Flag.UNREAD_REGION not in element.flags and Flag.FROM_TEXT_LAYER in element.flags
-        ),
-    )
-
-
-def _has_content(element: Element) -> bool:
-    """Whether anything of the element was read, also what a picture shows."""
-    figure = element.figure
-    return bool(element.text or element.table or (figure and (figure.data or figure.description)))
-
-
-def _find_reason(page: Checkpoint, failed: _Failed) -> Code:
-    """Why nothing was read: the engine crashed on a region or rejected all of them, or its answers had no text."""
-    names = (completion.prompt_id.rpartition("/")[2] for completion in page.completions)
-    pairs = zip(names, page.completions, strict=True)
-    reasons = {completion.finish_reason for name, completion in pairs if name.startswith(tuple(failed.ids))}
-    if "crash" in reasons:
-        return Code.ENGINE_CRASH
-    return Code.ENGINE_REFUSED if reasons == {"error"} else Code.REGIONS_UNREAD
-
-
-def _warn(page: Checkpoint, failed: _Failed, count: int) -> Checkpoint:
-    shown = f"; {len(failed.from_layer)} of them show the PDF's own text" if failed.from_layer else ""
-    what = f"{len(failed.ids)} of {count} regions were not read{shown}; check them, and raise dpi if they show text"
-    return page.with_problems([Problem.warning(page.page.number, Code.REGIONS_UNREAD, what)])
-
-
-def _keep_pictures(page: Checkpoint, picture: Element, failed: _Failed, count: int) -> Checkpoint:
-    """The page with its pictures; if the detector found none, the page is one picture."""
-    page = _warn(page, failed, count)
-    if any(element.is_figure for element in page.elements):
-        return page
-    warnings = fallback.list_warnings(picture.flags, page.page.number)
-    return page.model_copy(update={"elements": (picture,)}).with_problems(warnings)

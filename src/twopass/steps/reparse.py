@@ -36,11 +36,11 @@ from twopass.job import Format, Job
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.source_files import CheckedFile
-from twopass.result import DocumentResult
+from twopass.result import AuditSum, DocumentResult
 from twopass.runtime.page_pool import PagePool, open_page_pool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
-from twopass.steps import artefacts, assemble, document_folder, enrich, fetch, pass1, pass2
+from twopass.steps import artefacts, assemble, audit, document_folder, enrich, fetch, pass1, pass2
 from twopass.steps.artefacts import PreviewSource
 from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails
 from twopass.steps.page_context import PageContext
@@ -169,9 +169,10 @@ async def _write(
     folder = stored.folder
     existing = [name for name in stored.manifest.result.artefacts if name != WRITERS[Format.ZIP].name]
     written, preview_problems = await artefacts.write(folder, document, formats, options, source, existing)
-    result = stored.manifest.result.model_copy(update={"artefacts": written, "status": document.status})
+    update = {"artefacts": written, "status": document.status, "audit": AuditSum.of(document.pages)}
+    result = stored.manifest.result.model_copy(update=update)
     problems = tuple(problem.model_copy(update={"document": folder.document_id}) for problem in document.problems)
-    details = stored.details.model_copy(update={"writing": options})
+    details = stored.details.model_copy(update={"writing": options, "audits": document.audits})
     return await folder.write_manifest(result, problems, details), preview_problems
 
 
@@ -218,6 +219,7 @@ async def _reread_page(
     new_ids = _match_elements(old.elements, first.elements)
     engine = _RecordedEngine(_rename_answers(answers, new_ids, key), family.name)
     second = await pass2.read(replace(page, engine=engine), first)
+    second = await audit.complete(page, first, second)
     if second.page.is_lost:
         return old
     missed = {prompt_id.removeprefix(f"{key}/") for prompt_id in engine.missed}
@@ -226,7 +228,7 @@ async def _reread_page(
     second = second.model_copy(update={"elements": elements})
     enriched = await enrich.within_limit(second, job.language, page_pool)
     new = document_folder.name_crops(enriched)
-    if new.elements == old.elements:
+    if new.elements == old.elements and new.page.audit == old.page.audit:
         return old
     return old.model_copy(update={"page": new.page, "elements": new.elements, "problems": new.problems})
 

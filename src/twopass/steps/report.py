@@ -20,9 +20,9 @@ from twopass.document import Checkpoint, Problem, Severity, State, Status, count
 from twopass.engines.interface import Incident
 from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.formats.registry import WRITERS
-from twopass.job import FailedPages, Format, Inline, Job
+from twopass.job import Format, Inline, Job
 from twopass.page_range import format_page_ranges
-from twopass.result import INLINE_BYTES, Artefact, DocumentResult, Result
+from twopass.result import INLINE_BYTES, Artefact, AuditSum, DocumentResult, Result
 from twopass.settings import Settings
 from twopass.steps.document_folder import JSON, DocumentFolder, Manifest, to_json
 from twopass.storage.store import CreateResult, Store, Stored, uri_of
@@ -81,7 +81,7 @@ def existing_document(manifest: Manifest, uri: str, job: Job, watch: Stopwatch) 
     """The outcome of a document that was finished before: its artefacts and problems, and no usage."""
     update = {
         "source": uri,
-        "status": _judge_status(manifest.result.pages, manifest.problems, job.failed_pages),
+        "status": _judge_status(manifest.result.pages, manifest.problems, manifest.result.audit, job),
         "timings": measure_timings(watch),
         "usage": {"pages_read_now": 0},
     }
@@ -102,13 +102,15 @@ def document_outcome(
     Artefacts are added later.
     """
     problems, states = _merge_unread(problems, pages), count_states(pages)
+    audit = AuditSum.of(page.page for page in pages)
     result = DocumentResult(
         id=document_id,
         source=uri,
-        status=_judge_status(states, problems, job.failed_pages),
+        status=_judge_status(states, problems, audit, job),
         pages=states,
         failed=_pages_in_state(State.FAILED, pages),
         left=_pages_in_state(State.UNREAD, pages),
+        audit=audit,
         canary=derive_canary(pages),
         timings=measure_timings(watch),
         usage=_measure_usage(pages, job, watch, settings),
@@ -124,13 +126,19 @@ def _pages_in_state(state: State, pages: Sequence[Checkpoint]) -> str | None:
     return format_page_ranges(page.page.number for page in pages if page.page.state is state)
 
 
-def _judge_status(states: Mapping[str, int], problems: Sequence[Problem], policy: FailedPages) -> Status:
-    """The document's status from the counts of its page states; `policy` sets how many failed pages matter."""
+def _judge_status(states: Mapping[str, int], problems: Sequence[Problem], audit: AuditSum | None, job: Job) -> Status:
+    """The document's status from the counts of its page states and from its audit.
+
+    The job sets how many failed pages matter, and whether a loss is a failure.
+    """
+    policy, has_loss = job.failed_pages, audit is not None and audit.has_loss
     total, failed, unread = sum(states.values()), states.get(State.FAILED, 0), states.get(State.UNREAD, 0)
     if failed + unread == total or policy.is_failure(failed, total):
         return Status.FAILURE
     has_error = any(problem.severity is Severity.ERROR and problem.page is None for problem in problems)
-    if has_error or unread or policy.is_partial_success(failed, total):
+    if job.strict and (has_loss or has_error or failed or unread):
+        return Status.FAILURE
+    if has_loss or has_error or unread or policy.is_partial_success(failed, total):
         return Status.PARTIAL_SUCCESS
     return Status.SUCCESS
 
@@ -205,6 +213,7 @@ async def job_result(
         status=_job_status(documents),
         documents=documents if output.is_persistent else tuple(_drop_artefacts(d) for d in documents),
         problems=(*(problem for outcome in kept for problem in outcome.problems), *dropped, *to_warnings(incidents)),
+        audit=AuditSum.merge([document.audit for document in documents if document.audit]),
         timings={**({} if job.queued_s is None else {"queued_s": job.queued_s}), **measure_timings(watch)},
         usage=_sum_usage(documents),
         store=None if output.conditional is None else ("conditional" if output.conditional else "head_then_put"),

@@ -19,7 +19,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import structlog
 
 from twopass.errors import Code, EngineError, advise_install
-from twopass.result import Result
+from twopass.result import AuditSum, Result
 from twopass.runtime import nvml
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_slots import PageSlots
@@ -74,6 +74,8 @@ class Metrics:
         self._documents = Counter("twopass_documents", "Documents ended", ["status"], **own)
         self._pages = Counter("twopass_pages", "Pages ended", ["state"], **own)
         self._problems = Counter("twopass_problems", "Problems", ["code", "severity"], **own)
+        self._findings = Counter("twopass_findings", "Findings of the audit", ["kind"], **own)
+        self._words = Counter("twopass_words", "Words of audited pages", ["what"], **own)
         self._tokens = Counter("twopass_tokens", "Tokens of pages read now", ["direction"], **own)
         self._engine = Counter("twopass_engine_seconds", "Seconds of the engine", **own)
         self._cost = Counter("twopass_cost", "Cost where PRICE_PER_SECOND is set", **own)
@@ -121,12 +123,19 @@ class Metrics:
                 self._pages.labels(state).inc(count)
         for problem in result.problems:
             self._problems.labels(problem.code, problem.severity).inc()
+        self._count_audit(result.audit or AuditSum())
         self._tokens.labels("in").inc(result.usage.get("tokens_in", 0))
         self._tokens.labels("out").inc(result.usage.get("tokens_out", 0))
         self._engine.inc(result.usage.get("engine_s", 0))
         self._cost.inc(result.usage.get("cost", 0))
         if (queued := result.timings.get("queued_s")) is not None:
             self._queued_s.observe(queued)
+
+    def _count_audit(self, audit: AuditSum) -> None:
+        for kind, found in audit.findings.items():
+            self._findings.labels(kind).inc(found.count)
+        self._words.labels("seen").inc(audit.words_seen)
+        self._words.labels("read").inc(audit.words_read)
 
     def job_refused(self, code: Code) -> None:
         self._jobs.labels("failure").inc()
