@@ -10,7 +10,7 @@ from playwright.async_api import expect
 
 from tests.browser.conftest import Tab, Tabs
 from tests.fakes.documents import MIDDLE, build_document, checkpoint, element
-from twopass.document import Figure, Formula
+from twopass.document import Figure, Formula, PageAudit
 from twopass.formats import review
 from twopass.formats.writer_input import WriterInput
 
@@ -32,7 +32,8 @@ def write_review(folder: Path, *flagged: int) -> Path:
         )
     ]
     path = folder / "review.html"
-    path.write_bytes(review.write(WriterInput(build_document(checkpoint(1, *texts[0]), checkpoint(2, *texts[1])))))
+    pages = (checkpoint(n, *page, audit=PageAudit()) for n, page in enumerate(texts, start=1))
+    path.write_bytes(review.write(WriterInput(build_document(*pages))))
     return path
 
 

@@ -14,7 +14,21 @@ from lxml import html
 
 from tests import ROOT
 from tests.fakes.documents import MIDDLE, any_texts, build_document, checkpoint, documents, element, plain_table
-from twopass.document import Attempt, Box, Confidence, Document, Figure, Flag, Formula, Problem, Severity, State
+from twopass.document import (
+    Attempt,
+    Box,
+    Confidence,
+    Document,
+    Figure,
+    Finding,
+    FindingKind,
+    Flag,
+    Formula,
+    PageAudit,
+    Problem,
+    Severity,
+    State,
+)
 from twopass.errors import Code
 from twopass.formats import review
 from twopass.formats.html.text import make_mathml_converter
@@ -124,7 +138,8 @@ def test_a_certain_document_shows_no_percentages_and_says_so_once() -> None:
     """Where nothing is doubtful the page has no percentage and no alert, and says once that nothing is uncertain."""
     texts = [element("text", "Water", confidence=Confidence(score=0.97, method="ocr")) for _ in range(3)]
 
-    page = write_page(build_document(checkpoint(1, *texts), checkpoint(2, state=State.BLANK)))
+    pages = checkpoint(1, *texts, audit=PageAudit()), checkpoint(2, state=State.BLANK, audit=PageAudit())
+    page = write_page(build_document(*pages))
 
     body = html.fromstring(page.encode()).body.text_content().partition('"use strict"')[0]
     assert "%" not in body
@@ -228,3 +243,24 @@ def test_boxes_surround_their_elements_within_the_page() -> None:
     assert x < MIDDLE.x0 * review.GRID and x + width > MIDDLE.x1 * review.GRID
     assert y < MIDDLE.y0 * review.GRID and y + height > MIDDLE.y1 * review.GRID
     assert rects[1] == (0, 0, review.GRID, review.GRID)
+
+
+def test_what_the_audit_found_is_listed_and_leads_to_its_place() -> None:
+    """A finding without an element has an entry, a box on the picture and a card with what is known of it."""
+    found = Finding(kind=FindingKind.WORDS_LOST, count=2, words=("Salt", "418"), box=MIDDLE)
+    page = write_page(build_document(checkpoint(1, element("text", "Water"), audit=PageAudit(findings=(found,)))))
+    tree = html.fromstring(page.encode())
+
+    (entry,) = tree.xpath("//section[@id='doubts']//li/a")
+    assert "in no element" in entry.text_content() and "Salt 418" in entry.text_content()
+    (card,) = tree.xpath(f"//section[@id='{entry.get('href')[1:]}']")
+    assert "Salt 418" in card.text_content()
+    assert tree.xpath(f"//rect[@data-element='{card.get('id')}']")
+
+
+def test_pages_of_an_earlier_version_do_not_count_as_checked() -> None:
+    """Without an audit, nobody knows whether a page is complete."""
+    audited, stored = checkpoint(1, element("text", "Salt"), audit=PageAudit()), checkpoint(2, element("text", "Ash"))
+
+    assert "the audit found nothing" in write_page(build_document(audited))
+    assert "earlier version read 1 of these pages" in write_page(build_document(audited, stored))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from twopass.document import Category, Document, Element, Flag, Page, Problem, State, Table
+from twopass.document import Box, Category, Document, Element, Finding, Flag, Page, Problem, State, Table
 from twopass.formats import flow
 from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, load_style, make_policy
 from twopass.formats.html.text import TextRenderer
@@ -40,9 +40,18 @@ class _Shape(NamedTuple):
     width: int
     height: int
 
+    @classmethod
+    def around(cls, box: Box) -> _Shape:
+        """The box with its margin, clipped to the page: an outline beyond its edge would be invisible."""
+        margin = round(_BOX_MARGIN * GRID)
+        x0, y0, x1, y1 = box.to_grid(GRID)
+        left, top = max(x0 - margin, 0), max(y0 - margin, 0)
+        right, bottom = min(x1 + margin, GRID), min(y1 + margin, GRID)
+        return cls(left, top, right - left, bottom - top)
+
 
 class _Doubt(NamedTuple):
-    """An entry of the list of what to check: an element, or a page as a whole if `element_id` is None."""
+    """An entry of the list of what to check: an element or a finding, or a page as a whole if `element_id` is None."""
 
     page: int
     element_id: str | None
@@ -60,14 +69,7 @@ class _ElementView:
 
     @property
     def shapes(self) -> list[_Shape]:
-        """The element's boxes with their margin, clipped to the page: outlines beyond its edge would be invisible."""
-        margin = round(_BOX_MARGIN * GRID)
-        shapes = []
-        for x0, y0, x1, y1 in (box.to_grid(GRID) for box in self.element.boxes):
-            left, top = max(x0 - margin, 0), max(y0 - margin, 0)
-            right, bottom = min(x1 + margin, GRID), min(y1 + margin, GRID)
-            shapes.append(_Shape(left, top, right - left, bottom - top))
-        return shapes
+        return [_Shape.around(box) for box in self.element.boxes]
 
     @property
     def alerts(self) -> list[str]:
@@ -117,6 +119,23 @@ class _ElementView:
 
 
 @dataclass(frozen=True)
+class _FindingView:
+    """What the review page shows of a finding of the audit that no element of the page stands for."""
+
+    id: str
+    finding: Finding
+
+    @property
+    def shapes(self) -> list[_Shape]:
+        return [_Shape.around(self.finding.box)] if self.finding.box else []
+
+    @property
+    def text(self) -> str:
+        """The words concerned, or what the renderer said."""
+        return " ".join(self.finding.words) or self.finding.said or ""
+
+
+@dataclass(frozen=True)
 class _PageView:
     """What the review page shows of a page."""
 
@@ -160,13 +179,27 @@ class _PageView:
             for view in self.elements
             if view.is_doubtful
         ]
-        return [*self._page_doubts(), *elements]
+        number, label = self.page.number, "{0.finding.count} {0.finding.kind.unit}".format
+        findings = [
+            _Doubt(number, view.id, view.finding.kind.sentence, view.text or label(view), _FLAGGED_CONFIDENCE)
+            for view in self.findings
+        ]
+        return [*self._page_doubts(), *findings, *elements]
+
+    @cached_property
+    def findings(self) -> list[_FindingView]:
+        """What the audit found on the page, except what an element of it shows."""
+        found = self.page.audit.findings if self.page.audit else ()
+        known = {view.element.id for view in self.elements}
+        others = [finding for finding in found if finding.element not in known]
+        return [_FindingView(f"p{self.page.number:04d}-f{n:03d}", finding) for n, finding in enumerate(others)]
 
     def _page_doubts(self) -> list[_Doubt]:
         """One entry if the page had to be read in another way, if it has a problem or if a flag concerns all of it."""
-        page, reasons = self.page, [problem.message for problem in self.problems]
+        found = {view.finding.kind.code for view in self.findings}  # these have entries of their own
+        page, reasons = self.page, [problem.message for problem in self.problems if problem.code not in found]
         if page.state not in _SOUND_STATES:
-            reasons = [f"{self.page.state.label}, because {self.reason}" if self.reason else self.page.state.label]
+            reasons = [f"{page.state.label}, because {self.reason}" if self.reason else page.state.label]
         reasons += [flag.sentence for flag in self._flags if not flag.informs]
         if not reasons:
             return []
@@ -190,6 +223,7 @@ def write(inputs: WriterInput) -> bytes:
         page_views=pages,
         doubts=sorted((doubt for page in pages for doubt in page.doubts), key=lambda doubt: doubt.score),
         problems=[problem for problem in document.problems if problem.page is None],
+        unaudited=sum(page.audit is None for page in document.pages),
         states=Counter(view.page.state for view in pages),
         category_counts=Counter(view.element.category for page in pages for view in page.elements),
         categories=list(Category),
