@@ -37,7 +37,7 @@ from twopass.fleet import discovery
 from twopass.formats import registry
 from twopass.job import EntryPoint, Format, Job, Upload
 from twopass.page_range import PageRange
-from twopass.result import DocumentResult, merge_problems
+from twopass.result import AuditSum, DocumentResult, merge_problems
 from twopass.runtime import scratch, task_group
 from twopass.settings import Settings
 from twopass.steps import report
@@ -155,6 +155,7 @@ class Arguments:
     password: str | None = None
     resume: bool = True
     prints: Format | None = None
+    strict: bool = False
 
     def check(self, settings: Settings) -> None:
         """Raise InvalidJob, naming the option, where no file could be read with these arguments."""
@@ -163,7 +164,13 @@ class Arguments:
 
     def make_job(self, file: InputFile, settings: Settings) -> Job:
         """The job that reads one file; raises InvalidJob."""
-        required = {"output": self.output, "formats": list(self.formats), "resume": self.resume, "inline": []}
+        required = {
+            "output": self.output,
+            "formats": list(self.formats),
+            "resume": self.resume,
+            "inline": [],
+            "strict": self.strict,
+        }
         optional = {"source": file.source, "pages": self.pages, "password": self.password}
         fields = {**required, **{name: value for name, value in optional.items() if value}}
         job = Job.parse({"id": file.job_id, "input": fields, "upload": file.upload}, settings, EntryPoint.LOCAL)
@@ -312,6 +319,12 @@ class Batch:
         others = [reading.describe(file) for file, reading in self._readings.items() if file not in self.outcomes]
         return Figures.measure([*finished, *others], (self.opened or ended) - self.started, ended - self.started)
 
+    @property
+    def audit(self) -> AuditSum | None:
+        """What was lost in all documents; None if no page was audited."""
+        results = [outcome.result for outcome in self.outcomes.values()]
+        return AuditSum.merge([result.audit for result in results if result.audit])
+
     def summarize(self) -> dict[str, Any]:
         """Build what the summary holds."""
         rows = [self._make_row(file) for file in self.files]
@@ -326,6 +339,7 @@ class Batch:
             "unread": statuses.count(UNREAD),
             "total_time": round(figures.total_s, 3),
             **figures.as_dict(),
+            "audit": self.audit.model_dump(mode="json", exclude_none=True) if self.audit else None,
             "results": rows,
         }
 
@@ -345,7 +359,7 @@ def run(batch: Batch, settings: Settings) -> Exit:
         summary = batch.summarize()
         if output := batch.arguments.output:
             _write_summary(summary, batch, output, settings)
-        batch.reporter.report_summary(_format_summary(summary, batch.figures(), output), summary)
+        batch.reporter.report_summary(_format_summary(summary, batch.figures(), output, batch.audit), summary)
     return Exit.SUCCESS if _is_complete(summary) else Exit.FAILED
 
 
@@ -511,11 +525,15 @@ def to_json(value: Mapping[str, Any], indent: int | None = None) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode(errors="backslashreplace")
 
 
-def _format_summary(summary: Mapping[str, Any], figures: Figures, output: str | None) -> str:
+def _format_summary(
+    summary: Mapping[str, Any], figures: Figures, output: str | None, audit: AuditSum | None = None
+) -> str:
+    """The run in one line, below a line of what was lost."""
     counts = f"{summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
     unread = f", {summary['unread']} unread" if summary["unread"] else ""
     place = f"; {output.rstrip('/')}/{SUMMARY}" if output else ""
-    return f"{counts}{unread}: {figures.describe()}{place}"
+    losses = "; ".join(audit.describe_losses()) if audit else ""
+    return (f"lost: {losses}\n" if losses else "") + f"{counts}{unread}: {figures.describe()}{place}"
 
 
 def _describe(file: InputFile, status: str, outcome: Outcome, output: str | None) -> dict[str, Any]:
@@ -530,5 +548,7 @@ def _describe(file: InputFile, status: str, outcome: Outcome, output: str | None
         "output": {name: artefact.uri for name, artefact in document.artefacts.items()} if output else {},
         "problems": [problem.model_dump(mode="json", exclude_none=True) for problem in outcome.problems],
     }
+    if document.audit and document.audit.has_loss:
+        row["lost"] = document.audit.describe_losses()
     error = next((f"{problem.code}: {problem.message}" for problem in merge_problems(outcome.problems)), None)
     return {**row, "error": error} if status == Status.FAILURE else row

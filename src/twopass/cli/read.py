@@ -43,6 +43,9 @@ def command(
         str | None, typer.Option(metavar="RANGES", help='Pages to read, such as "1-5,8,11-"; default: all.')
     ] = None,
     password: options.Password = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A document with a loss or a failed page counts as failed.")
+    ] = False,
     no_resume: Annotated[bool, typer.Option("--no-resume", help="Read everything again, into new folders.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object for each document; all else goes to stderr.")
@@ -91,6 +94,7 @@ def command(
         pages=pages,
         password=password,
         resume=not no_resume,
+        strict=strict,
         prints=Format(stdout) if stdout else None,
     )
     with ExitStack() as stack:
