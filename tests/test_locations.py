@@ -110,7 +110,7 @@ async def test_a_document_is_listed_once_however_it_is_written() -> None:
     """Two spellings of one address are one document, which is read and paid for once."""
     places = ["S3://b/A.pdf", "s3://b/A.pdf", "HTTPS://h/x.pdf", "https://h/x.pdf", "s3://b/a.pdf"]
 
-    found = await find_documents(places, Settings(), ())
+    found, _ = await find_documents(places, Settings(), ())
 
     assert found == [DocumentRef("s3://b/A.pdf"), DocumentRef("https://h/x.pdf"), DocumentRef("s3://b/a.pdf")]
 

@@ -154,7 +154,7 @@ class _Run:
         )
 
     async def run(self) -> None:
-        documents = await find_documents([f"s3://{BUCKET}/{PREFIX}"], self._settings, ())
+        documents, _ = await find_documents([f"s3://{BUCKET}/{PREFIX}"], self._settings, ())
         self._facts["listed_s"] = self._age_s()
         ledger = Ledger(self._folder / "state.jsonl")
         self._facts["loaded_s"] = self._age_s()
@@ -235,7 +235,7 @@ def measure_counting(count: int) -> dict[str, Any]:
 
 async def _count(url: str, state: Path) -> float:
     settings = Settings(bucket_endpoint_url=url, bucket_access_key_id="any", bucket_secret_access_key="any")
-    documents = iter(await find_documents([f"s3://{BUCKET}/{PREFIX}"], settings, ()))
+    documents = iter((await find_documents([f"s3://{BUCKET}/{PREFIX}"], settings, ())).documents)
     async with open_page_counter(settings) as counter:
         preparer = DocumentPreparer(counter, ledger=Ledger(state))
         started = time.monotonic()

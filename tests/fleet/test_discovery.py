@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,15 @@ from typing import Any
 import pymupdf
 
 from tests.fakes import s3
-from twopass.fleet.discovery import DocumentPreparer, DocumentRef, PageCounter, find_documents
+from twopass.fleet.discovery import (
+    DocumentPreparer,
+    DocumentRef,
+    PageCounter,
+    Skipped,
+    describe_skipped,
+    find_documents,
+    sum_up_skipped,
+)
 from twopass.fleet.ledger import Ledger
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
@@ -27,13 +36,57 @@ def test_a_list_has_one_place_per_line(tmp_path: Path) -> None:
     (tmp_path / "in" / "out" / "crop.png").touch()
     (tmp_path / "list.txt").write_text(f"# mine\n\n{tmp_path}/in\n{tmp_path}/in/a.pdf\nhttps://h/x.pdf\n")
 
-    documents = asyncio.run(find_documents([f"@{tmp_path}/list.txt"], Settings(), [f"{tmp_path}/in/out"]))
+    documents, skipped = asyncio.run(find_documents([f"@{tmp_path}/list.txt"], Settings(), [f"{tmp_path}/in/out"]))
 
     assert documents == [
         DocumentRef(f"{tmp_path}/in/a.pdf"),
         DocumentRef(f"{tmp_path}/in/b.TIF"),
         DocumentRef("https://h/x.pdf"),
     ]
+    assert skipped == [Skipped(f"{tmp_path}/in/c.txt", ".txt is no PDF or image; name it itself to read it")]
+
+
+def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Path) -> None:
+    """Nothing in a folder vanishes: other types, links that lead nowhere or to folders, and files without a type."""
+    other = tmp_path / "other"
+    folder = tmp_path / "in"
+    for path in (folder, other, folder / "pages.pdf"):
+        path.mkdir()
+    for name in ("a.pdf", "mail.EML", "contract"):
+        (folder / name).touch()
+    (folder / "more").symlink_to(other)
+    (folder / "gone.pdf").symlink_to(tmp_path / "nowhere.pdf")
+    os.mkfifo(folder / "pipe.pdf")
+
+    found = asyncio.run(find_documents([str(folder)], Settings(), ()))
+
+    reasons = {Path(file.name).name: file.reason.partition(";")[0] for file in found.skipped}
+    assert [document.location for document in found.documents] == [str(folder / "a.pdf")]
+    assert reasons == {
+        "contract": "its name says no type",
+        "gone.pdf": "a link to a file that does not exist",
+        "mail.EML": ".eml is no PDF or image",
+        "more": "a link to a folder",
+        "pipe.pdf": "not a regular file",
+    }
+
+
+def test_a_list_in_a_list_is_not_read_and_said_so(tmp_path: Path) -> None:
+    """Lists do not nest, and the line of one does not vanish."""
+    (tmp_path / "list.txt").write_text("https://h/x.pdf\n@more.txt\n")
+
+    found = asyncio.run(find_documents([f"@{tmp_path}/list.txt"], Settings(), ()))
+
+    assert [file.name for file in found.skipped] == ["@more.txt"]
+
+
+def test_of_many_skipped_files_a_line_names_a_few(tmp_path: Path) -> None:
+    """A person reads how many they are, and the first of them; a summary has all."""
+    skipped = [Skipped(f"{n}.txt", "no PDF") for n in range(30)]
+
+    assert describe_skipped(skipped).startswith("not read: 30 files: 0.txt (no PDF), 1.txt (no PDF), ")
+    assert describe_skipped(skipped).endswith("9.txt (no PDF), and 20 more")
+    assert sum_up_skipped(skipped)["count"] == len(sum_up_skipped(skipped)["files"]) == 30
 
 
 @dataclass
@@ -91,7 +144,8 @@ async def test_a_listing_says_the_version_of_every_document(bucket: Any, endpoin
         bucket.put_object(Bucket="bucket", Key=f"in/{number:04d}.pdf", Body=b"%d" % number)
     bucket.put_object(Bucket="bucket", Key="in/notes.txt", Body=b"")
 
-    documents = await find_documents(["s3://bucket/in/", "s3://bucket/in/0007.pdf"], s3.settings(endpoint), ())
+    documents, skipped = await find_documents(["s3://bucket/in/", "s3://bucket/in/0007.pdf"], s3.settings(endpoint), ())
 
     assert [document.location for document in documents] == [f"s3://bucket/in/{n:04d}.pdf" for n in range(1005)]
+    assert [file.name for file in skipped] == ["s3://bucket/in/notes.txt"]
     assert documents[7].version == f'"{hashlib.md5(b"7", usedforsecurity=False).hexdigest()}"'

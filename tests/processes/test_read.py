@@ -396,7 +396,7 @@ def test_files_in_the_output_folder_are_not_read(tmp_path: Path) -> None:
     for place in ("scan.png", "output/report-0123456789ab/images/p0001-e001.png"):
         (tmp_path / place).touch()
 
-    found = asyncio.run(batch.find_files([str(tmp_path)], str(output), Settings()))
+    found, _ = asyncio.run(batch.find_files([str(tmp_path)], str(output), Settings()))
 
     assert found == [InputFile(f"{tmp_path}/scan.png", str(tmp_path))]
 
@@ -526,7 +526,7 @@ async def test_an_unexpected_error_of_one_file_leaves_the_others_their_results(
     worker = Worker(Settings(), engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
     output = str(folder / "out")
     options = batch.Arguments(output, formats=("markdown",))
-    files = await batch.find_files([str(folder / "inbox")], output, Settings())
+    files, _ = await batch.find_files([str(folder / "inbox")], output, Settings())
     started = batch.Batch(files, options, TextReporter())
 
     with pytest.raises(LookupError):
@@ -553,7 +553,7 @@ async def test_files_after_the_end_of_an_engine_stay_unread(
     settings, loop = Settings(concurrency=1), asyncio.get_running_loop()
     worker = Worker(settings, engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
     output = str(folder / "out")
-    files = await batch.find_files([str(folder / "inbox")], output, settings)
+    files, _ = await batch.find_files([str(folder / "inbox")], output, settings)
     started = batch.Batch(files, batch.Arguments(output), TextReporter(), arrange=sorted_by_name)
 
     await batch.read_files(started, worker)
@@ -606,7 +606,7 @@ async def test_finished_files_do_not_wait_for_a_slow_one(
     settings, loop = Settings(concurrency=2), asyncio.get_running_loop()
     worker = Worker(settings, engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
     output, reporter = str(folder / "out"), RecordingReporter()
-    files = await batch.find_files([str(folder / "inbox")], output, settings)
+    files, _ = await batch.find_files([str(folder / "inbox")], output, settings)
     started = batch.Batch(files, batch.Arguments(output), reporter, arrange=sorted_by_name)
 
     reading = asyncio.create_task(batch.read_files(started, worker))

@@ -9,9 +9,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from twopass.fleet import submission
 from twopass.fleet.campaign import DocumentOutcome
-from twopass.fleet.discovery import find_documents
+from twopass.fleet.discovery import describe_skipped, find_documents
 from twopass.fleet.submission import Submission
 from twopass.runtime import loop_thread
 from twopass.settings import Settings, load_settings
@@ -19,6 +21,8 @@ from twopass.telemetry import logs
 
 if TYPE_CHECKING:
     from twopass.api.reading import Location, SubmitOptions
+
+log = structlog.get_logger()
 
 
 class _Collector:
@@ -67,7 +71,9 @@ def submit(
 
 
 async def _send(places: Sequence[str], request: Submission, settings: Settings) -> list[DocumentOutcome]:
-    documents = await find_documents(places, settings, request.results)
+    documents, skipped = await find_documents(places, settings, request.results)
+    if skipped:
+        log.warning(describe_skipped(skipped), count=len(skipped))
     collector = _Collector()
     await submission.send(documents, request, settings, collector)
     return sorted(collector.outcomes, key=lambda outcome: outcome.number)

@@ -34,6 +34,7 @@ from twopass.engines import factory
 from twopass.engines.interface import Identity
 from twopass.errors import Code, EngineError, SourceError, StoreError, TwopassError
 from twopass.fleet import discovery
+from twopass.fleet.discovery import Skipped
 from twopass.formats import registry
 from twopass.job import EntryPoint, Format, Job, Upload
 from twopass.page_range import PageRange
@@ -121,20 +122,23 @@ def keep_stdin(places: Sequence[str], settings: Settings) -> Iterator[Upload | N
 
 async def find_files(
     places: Sequence[str], output: str | None, settings: Settings, stdin: Upload | None = None
-) -> list[InputFile]:
-    """List the documents in these places, each once, in a stable order, without those in the output.
+) -> tuple[list[InputFile], list[Skipped]]:
+    """List the documents in these places, each once, in a stable order, without those in the output; and what is not
+    read.
 
     Raises TwopassError, which names a place that does not exist.
     """
-    found: dict[str, InputFile] = {}
+    found, skipped = dict[str, InputFile](), dict[Skipped, None]()
     for place in map(locations.normalize, places):
         if place == _STDIN:
             found[place] = InputFile(_STDIN_NAME, _STDIN_NAME, stdin)
             continue
-        for document in await discovery.find_documents([place], settings, (output,) if output else ()):
+        documents, others = await discovery.find_documents([place], settings, (output,) if output else ())
+        skipped.update(dict.fromkeys(others))
+        for document in documents:
             file = InputFile(document.location, place)
             found.setdefault(os.path.abspath(file.location) if file.is_local else file.location, file)
-    return list(found.values())
+    return list(found.values()), list(skipped)
 
 
 def shuffle(files: Sequence[InputFile]) -> list[InputFile]:
@@ -231,7 +235,7 @@ class Batch:
 
     They are read in the order that `arrange` returns, which is random by default: other processes may read the same
     files into the same output. `stdout` gets what is asked for besides the files: an object for each document
-    (`as_json`), or the text of the only one.
+    (`as_json`), or the text of the only one. `skipped` was found beside the files and is not read.
     """
 
     def __init__(
@@ -242,8 +246,10 @@ class Batch:
         arrange: Callable[[Sequence[InputFile]], Sequence[InputFile]] = shuffle,
         stdout: BinaryIO | None = None,
         as_json: bool = False,
+        skipped: Sequence[Skipped] = (),
     ) -> None:
         self.files = files
+        self.skipped = skipped
         self.reading_order = arrange(files)
         self.arguments = arguments
         self.reporter = reporter
@@ -337,6 +343,7 @@ class Batch:
             "partial": statuses.count(Status.PARTIAL_SUCCESS),
             "failed": statuses.count(Status.FAILURE),
             "unread": statuses.count(UNREAD),
+            "skipped": discovery.sum_up_skipped(self.skipped),
             "total_time": round(figures.total_s, 3),
             **figures.as_dict(),
             "audit": self.audit.model_dump(mode="json", exclude_none=True) if self.audit else None,
@@ -359,7 +366,7 @@ def run(batch: Batch, settings: Settings) -> Exit:
         summary = batch.summarize()
         if output := batch.arguments.output:
             _write_summary(summary, batch, output, settings)
-        batch.reporter.report_summary(_format_summary(summary, batch.figures(), output, batch.audit), summary)
+        batch.reporter.report_summary(_format_summary(batch, summary), summary)
     return Exit.SUCCESS if _is_complete(summary) else Exit.FAILED
 
 
@@ -525,15 +532,16 @@ def to_json(value: Mapping[str, Any], indent: int | None = None) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode(errors="backslashreplace")
 
 
-def _format_summary(
-    summary: Mapping[str, Any], figures: Figures, output: str | None, audit: AuditSum | None = None
-) -> str:
-    """The run in one line, below a line of what was lost."""
+def _format_summary(batch: Batch, summary: Mapping[str, Any]) -> str:
+    """The run in one line, below lines of files that are not read and of what was lost."""
     counts = f"{summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
     unread = f", {summary['unread']} unread" if summary["unread"] else ""
+    output = batch.arguments.output
     place = f"; {output.rstrip('/')}/{SUMMARY}" if output else ""
-    losses = "; ".join(audit.describe_losses()) if audit else ""
-    return (f"lost: {losses}\n" if losses else "") + f"{counts}{unread}: {figures.describe()}{place}"
+    lines = [discovery.describe_skipped(batch.skipped)] if batch.skipped else []
+    if batch.audit and batch.audit.has_loss:
+        lines.append(f"lost: {'; '.join(batch.audit.describe_losses())}")
+    return "\n".join([*lines, f"{counts}{unread}: {batch.figures().describe()}{place}"])
 
 
 def _describe(file: InputFile, status: str, outcome: Outcome, output: str | None) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def command(
 
     from twopass.cli import batch, reporters
     from twopass.errors import TwopassError
-    from twopass.fleet.discovery import SUFFIXES
+    from twopass.fleet.discovery import SUFFIXES, describe_skipped
     from twopass.telemetry import logs
 
     if as_json and stdout:
@@ -101,11 +101,13 @@ def command(
         try:  # before an engine is opened, which may take a minute
             asked.check(settings)
             stdin = stack.enter_context(batch.keep_stdin(places, settings))
-            files = asyncio.run(batch.find_files(places, asked.output, settings, stdin))
+            files, skipped = asyncio.run(batch.find_files(places, asked.output, settings, stdin))
             if not files:
                 suffixes, searched = ", ".join(sorted(SUFFIXES)), ", ".join(places)
                 outside = f" outside the output {asked.output}" if asked.output else ""
                 typer.echo(f"nothing to read below {searched}: no {suffixes}{outside}", err=True)
+                if skipped:
+                    typer.echo(describe_skipped(skipped), err=True)
                 raise typer.Exit(Exit.USAGE)
             if stdout and len(files) > 1:
                 message = f"{len(files)} documents were found, and one can be printed; name one, or use --json"
@@ -117,4 +119,5 @@ def command(
         keeps_stdout = as_json or stdout is not None
         printed = stack.enter_context(reporters.reserve_stdout()) if keeps_stdout else None
         reporter = reporters.create_reporter(settings, keeps_stdout)
-        raise typer.Exit(batch.run(batch.Batch(files, asked, reporter, stdout=printed, as_json=as_json), settings))
+        found = batch.Batch(files, asked, reporter, stdout=printed, as_json=as_json, skipped=skipped)
+        raise typer.Exit(batch.run(found, settings))

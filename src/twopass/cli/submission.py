@@ -25,7 +25,15 @@ from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet import display, submission
 from twopass.fleet.budget import estimate
 from twopass.fleet.campaign import UNSENT, CampaignListener, DocumentOutcome
-from twopass.fleet.discovery import DocumentPreparer, DocumentRef, find_documents, open_page_counter
+from twopass.fleet.discovery import (
+    DocumentPreparer,
+    DocumentRef,
+    Skipped,
+    describe_skipped,
+    find_documents,
+    open_page_counter,
+    sum_up_skipped,
+)
 from twopass.fleet.display import MAX_SHOWN
 from twopass.fleet.ledger import Ledger, lock
 from twopass.fleet.submission import Submission
@@ -87,7 +95,9 @@ def _describe_stop(request: Submission) -> str:
 async def _run(arguments: Arguments, settings: Settings, console: Console) -> int:
     if arguments.cancel:
         return await _cancel_jobs(arguments.submission, settings, console)
-    documents = await find_documents(arguments.places, settings, arguments.submission.results)
+    documents, skipped = await find_documents(arguments.places, settings, arguments.submission.results)
+    if skipped:
+        console.print(describe_skipped(skipped), highlight=False, markup=False)
     if not documents:
         return _fail(Exit.USAGE, f"no document to read in {', '.join(arguments.places)}", console)
     if arguments.dry_run:
@@ -98,7 +108,7 @@ async def _run(arguments: Arguments, settings: Settings, console: Console) -> in
     started = time.monotonic()
     with (
         display.CampaignDisplay(len(documents), console) as board,
-        SummaryWriter(arguments.submission.folder, len(documents), board) as summary,
+        SummaryWriter(arguments.submission.folder, len(documents), board, skipped) as summary,
     ):
         await submission.send(documents, arguments.submission, settings, summary)
         summary.finish(time.monotonic() - started)
@@ -158,10 +168,12 @@ class SummaryWriter:
     are the outcomes for the console: all, or of more than MAX_SHOWN documents the first that were not read completely.
     """
 
-    def __init__(self, folder: Path, documents: int, listener: CampaignListener) -> None:
+    def __init__(
+        self, folder: Path, documents: int, listener: CampaignListener, skipped: Sequence[Skipped] = ()
+    ) -> None:
         self.path = folder / SUMMARY
         self.shown: list[DocumentOutcome] = []
-        self._documents, self._listener = documents, listener
+        self._documents, self._listener, self._skipped = documents, listener, skipped
         self._places = array("q", [-1]) * documents  # where each document's row begins
         self._statuses: Counter[str] = Counter()
         self._pages_now, self._cost = 0, 0.0
@@ -226,6 +238,7 @@ class SummaryWriter:
             "partial": self._statuses["partial_success"],
             "failed": self._statuses["failure"],
             **({"unsent": self.unsent_count, "limit": self.limit} if self.limit else {}),
+            "skipped": sum_up_skipped(self._skipped),
             "pages_read_now": pages,
             "total_time": round(seconds, 3),
             "pages_per_s": round(pages / seconds, 4) if pages else None,

@@ -1,15 +1,20 @@
-"""Find documents in files, folders, S3 prefixes and lists, count their pages and make them available to a worker."""
+"""Find documents in files, folders, S3 prefixes and lists, count their pages and make them available to a worker.
+
+What is in these places and is not read is listed, too, with the reason.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import hashlib
+import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from twopass import locations
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
@@ -25,6 +30,11 @@ from twopass.storage.store import Store, uri_of
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 _MAX_INLINE_BYTES = 7_000_000  # in base64 these fit into the 10 MB that RunPod accepts in a /run request
+_MAX_SHOWN = 10  # skipped files in one line
+_MAX_LISTED = 10_000  # in a summary: a prefix may hold millions
+_NAME_IT = "name it itself to read it"
+_NESTED_LIST = "a list in a list; name it itself"
+_LINKED_FOLDER = f"a link to a folder; {_NAME_IT}"
 _MIME = {".pdf": "application/pdf", ".png": "image/png", ".webp": "image/webp", ".tif": "image/tiff"}
 
 
@@ -62,52 +72,122 @@ class PreparedDocument:
     version: str | None = None
 
 
-async def find_documents(places: Sequence[str], settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
-    """List every document in these places, each once, in a stable order, without those below `excluded` ones.
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file or folder in a place that is not read, and why, with what to do."""
+
+    name: str
+    reason: str
+
+
+class Found(NamedTuple):
+    """What places hold: the documents, and all else, so that nothing is left out unseen."""
+
+    documents: list[DocumentRef]
+    skipped: list[Skipped]
+
+
+async def find_documents(places: Sequence[str], settings: Settings, excluded: Collection[str]) -> Found:
+    """List what is in these places, each once, in a stable order, without what is below `excluded` ones.
 
     A place is a file, a folder, `s3://bucket/prefix/`, the URI of a document, or `@list`: a file with one place a line.
     `excluded` are folders and prefixes. Raises TwopassError.
     """
-    documents: dict[DocumentRef, None] = {}
+    documents, skipped = dict[DocumentRef, None](), dict[Skipped, None]()
     for place in places:
-        documents.update(dict.fromkeys(await _expand(place, settings, excluded)))
-    return list(documents)
+        found = await _expand(place, settings, excluded)
+        documents.update(dict.fromkeys(found.documents))
+        skipped.update(dict.fromkeys(found.skipped))
+    return Found(list(documents), list(skipped))
 
 
-async def _expand(place: str, settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
+def describe_skipped(skipped: Sequence[Skipped]) -> str:
+    """Say how many files are not read, and which and why: at most so many that a person reads them."""
+    shown = [f"{file.name} ({file.reason})" for file in skipped[:_MAX_SHOWN]]
+    more = [f"and {len(skipped) - _MAX_SHOWN} more"] if len(skipped) > _MAX_SHOWN else []
+    return f"not read: {len(skipped)} {'file' if len(skipped) == 1 else 'files'}: {', '.join([*shown, *more])}"
+
+
+def sum_up_skipped(skipped: Sequence[Skipped]) -> dict[str, Any]:
+    """What a summary says of files that are not read: their number, and which and why."""
+    files = [{"file": file.name, "reason": file.reason} for file in skipped[:_MAX_LISTED]]
+    return {"count": len(skipped), "files": files}
+
+
+async def _expand(place: str, settings: Settings, excluded: Collection[str]) -> Found:
     if place.startswith("@"):
         with error_mapping.map_errors(place, SourceError):
             text = Path(place[1:]).read_text(errors="surrogateescape")  # as Python keeps file names that are not UTF-8
         lines = [line.strip() for line in text.splitlines()]
         places = [line for line in lines if line and not line.startswith(("#", "@"))]
-        return await find_documents(places, settings, excluded)
+        lists = [Skipped(line, _NESTED_LIST) for line in lines if line.startswith("@")]
+        found = await find_documents(places, settings, excluded)
+        return Found(found.documents, [*found.skipped, *lists])
     place = locations.normalize(place)
     if locations.S3.begins(place) and place.endswith("/"):
         return await _list_prefix(place, settings, excluded)
     if locations.is_uri(place):
-        return [DocumentRef(place)]
+        return Found([DocumentRef(place)], [])
     path = Path(place)
     if path.is_dir():
-        folders = [Path(folder).resolve() for folder in excluded if not locations.is_uri(folder)]
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
-        return [DocumentRef(str(file)) for file in files if not any(map(file.resolve().is_relative_to, folders))]
+        return _list_folder(path, [Path(folder).resolve() for folder in excluded if not locations.is_uri(folder)])
     if not path.exists():
         raise SourceError(Code.SOURCE_NOT_FOUND, f"{place}: no such file or folder; check its path")
-    return [DocumentRef(place)]
+    return Found([DocumentRef(place)], [])
 
 
-async def _list_prefix(prefix: str, settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
-    store = S3Store(prefix, settings, None)
+def _list_folder(folder: Path, excluded: Sequence[Path]) -> Found:
+    """What is in the folder and below; links to folders are not followed, because they may lead back."""
+    found, errors = Found([], []), list[OSError]()
+    paths = [
+        Path(parent, name)
+        for parent, folders, files in os.walk(folder, onerror=errors.append)
+        for name in (*files, *(name for name in folders if os.path.islink(os.path.join(parent, name))))
+    ]
+    for path in sorted(paths):
+        if any(map(path.resolve().is_relative_to, excluded)):
+            continue
+        if reason := _find_reason(path):
+            found.skipped.append(Skipped(str(path), reason))
+        else:
+            found.documents.append(DocumentRef(str(path)))
+    found.skipped.extend(Skipped(str(error.filename), f"{error.strerror}; check its permissions") for error in errors)
+    return found
+
+
+def _find_reason(path: Path) -> str | None:
+    """Why a path in a folder is not read; None for a document."""
+    if path.is_dir():
+        return _LINKED_FOLDER
+    if path.is_symlink() and not path.exists():
+        return "a link to a file that does not exist"
+    return _judge_name(path.name) or (None if path.is_file() else "not a regular file")
+
+
+def _judge_name(name: str) -> str | None:
+    """Why a file with this name is not taken for a document; None for one that is."""
+    suffix = Path(name).suffix.lower()
+    if suffix in SUFFIXES:
+        return None
+    return f"{suffix} is no PDF or image; {_NAME_IT}" if suffix else f"its name says no type; {_NAME_IT}"
+
+
+async def _list_prefix(prefix: str, settings: Settings, excluded: Collection[str]) -> Found:
+    store, found = S3Store(prefix, settings, None), Found([], [])
     try:
         versions = await store.versions("")
     finally:
         await store.close()
     results = tuple(f"{locations.normalize(folder).rstrip('/')}/" for folder in excluded)
-    return [
-        DocumentRef(uri, versions[key])
-        for key in sorted(versions)
-        if Path(key).suffix.lower() in SUFFIXES and not (uri := prefix + key).startswith(results)
-    ]
+    for key in sorted(versions):
+        uri = prefix + key
+        if uri.startswith(results) or uri.endswith("/"):  # an object that stands for a folder
+            continue
+        if reason := _judge_name(key):
+            found.skipped.append(Skipped(uri, reason))
+        else:
+            found.documents.append(DocumentRef(uri, versions[key]))
+    return found
 
 
 @dataclass(frozen=True)
