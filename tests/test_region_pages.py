@@ -174,6 +174,24 @@ async def test_a_region_that_is_not_read_is_flagged_and_counted(
     assert (finding["kind"], finding["element"]) == ("region_unread", document["elements"][1]["id"])
 
 
+async def test_with_strict_a_loss_is_a_failure(reader: Reader, scan: Path) -> None:
+    """What was read is written, and the same document is a failure for each strict job, and for no other."""
+    engine = ScriptedEngine(
+        "glm_ocr",
+        answer_detections(
+            detect("doc_title", "text"), lambda prompt: "" if "e001" in prompt.id else answer_regions(prompt)
+        ),
+    )
+
+    strict, document = await read(reader, scan, engine, "detector", strict=True)
+    again, _ = await read(reader, scan, engine, "detector", strict=True)
+    lenient, _ = await read(reader, scan, engine, "detector")
+
+    assert [result.status for result in (strict, again, lenient)] == ["failure", "failure", "partial_success"]
+    assert strict.as_answer()["error"].startswith("REGIONS_UNREAD: page 1: 1 of 2 regions not read")
+    assert document["elements"][0]["text"] == "Words of p0001-e000"
+
+
 @pytest.mark.parametrize("name", ["deepseek_ocr", "unlimited_ocr", "glm_ocr", "paddleocr_vl"])
 @pytest.mark.parametrize(
     ("lost", "reason"),

@@ -380,6 +380,15 @@ def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
     assert "nothing to read" in ran.stderr
 
 
+def test_what_is_not_read_is_listed_and_counted(folder: Path) -> None:
+    """A file of another type in a folder is named with the reason, on the console and in the summary."""
+    ran = read(folder)
+
+    assert "not read: 1 file: inbox/notes.txt (.txt is no PDF or image" in ran.stdout
+    skipped = load_summary(folder)["skipped"]
+    assert (skipped["count"], skipped["files"][0]["file"]) == (1, "inbox/notes.txt")
+
+
 def load_summary(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "out" / "batch_summary.json").read_text()))
 
