@@ -42,6 +42,11 @@ async def complete(page: PageContext, first: Checkpoint, second: Checkpoint) -> 
     return _report(_with_audit(ended, audit))
 
 
+def complete_unread(checkpoint: Checkpoint, words: TextLayer) -> Checkpoint:
+    """The page with its audit if it was not rendered, so that no pass read it, and `words` are shown instead."""
+    return _report(_with_audit(checkpoint, _audit(checkpoint, words)))
+
+
 def restore(checkpoint: Checkpoint) -> Checkpoint:
     """The page with an audit, if an earlier version stored it without one: from its flags and problems."""
     return checkpoint if checkpoint.page.audit else _with_audit(checkpoint, _audit(checkpoint))
