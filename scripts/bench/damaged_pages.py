@@ -87,7 +87,7 @@ def _cut_deflated_image(page: pymupdf.Page) -> None:
 
 
 def _cut_picture(page: pymupdf.Page, kind: str, filter_name: str) -> None:
-    data = _save_picture(kind)
+    data = save_picture(kind)
     _set_stream(page, _add_picture(page), data[: len(data) // 2], filter_name)
 
 
@@ -130,14 +130,14 @@ def _draw_picture() -> Image.Image:
     return Image.effect_noise(PICTURE, 80).convert("RGB")
 
 
-def _save_picture(kind: str) -> bytes:
+def save_picture(kind: str) -> bytes:
     buffer = io.BytesIO()
     _draw_picture().save(buffer, kind)
     return buffer.getvalue()
 
 
 def _add_picture(page: pymupdf.Page) -> int:
-    return int(page.insert_image(PLACE, stream=_save_picture("JPEG")))
+    return int(page.insert_image(PLACE, stream=save_picture("JPEG")))
 
 
 # ---- other objects ----

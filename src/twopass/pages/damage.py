@@ -85,6 +85,7 @@ MESSAGES = (
     Row(r"cannot find object in xref", Effect.NONE, "", "format error: cannot find object in xref (4 0 R)"),
     Row(r"cannot load object .* into cache", Effect.NONE, "", "cannot load object (4 0 R) into cache"),
     Row(r"(?i)link destination|outline|bookmark", Effect.NONE, "", "bad link destination"),
+    Row(r"is no \w+ dict", Effect.NONE, "", "'Im0' is no image dict (7 0 R)"),  # PyMuPDF, also of images not drawn
     Row(r"line feed missing", Effect.NONE, "", "line feed missing after stream begin marker (13 0 R)"),
     # Drawn in spite of it
     Row(r"with no current point", Effect.NONE, "", "closepath with no current point"),
