@@ -1,6 +1,6 @@
 """Measure the audit: what it reports of damaged pages, and how often it reports something of sound ones.
 
-    python -m scripts.bench audit [FOLDER …] [--pages 12]
+    python -m scripts.bench audit [FOLDER …] [--pages 12] [--damaged 20]
 
 Pages of the FOLDERs' PDFs and drawn pages are rendered as they are, and the first page of each file is damaged in every
 way of damaged_pages.py. A false alarm is a page of a sound file with a loss; the FOLDERs should hold sound files only.
@@ -78,19 +78,20 @@ def main(arguments: Sequence[str]) -> None:
     parser = create_parser("scripts.bench audit", __doc__)
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER", help="of sound PDFs")
     parser.add_argument("--pages", type=int, default=12, help="of each file, from the first; default: 12")
+    parser.add_argument("--damaged", type=int, help="files of which a page is damaged; default: all")
     options = parser.parse_args(arguments)
-    asyncio.run(measure(options.folders, options.pages))
+    asyncio.run(measure(options.folders, options.pages, options.damaged))
 
 
-async def measure(folders: Sequence[Path], limit: int) -> None:
+async def measure(folders: Sequence[Path], limit: int, damaged: int | None) -> None:
     settings = Settings()
     async with AsyncExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         buffers = PixelBufferPool(BUFFERS, BUFFER_BYTES)
         renderer = Renderer(settings, await stack.enter_async_context(open_page_pool(settings, buffers)), buffers)
         files = [*drawn.save_all(temporary), *(file for folder in folders for file in sorted(folder.glob("*.pdf")))]
-        print_damaged(await damage(renderer, files, temporary / "damaged.pdf"))
         print_sound(await read_sound(renderer, files, limit))
+        print_damaged(await damage(renderer, files[:damaged], temporary / "damaged.pdf"))
 
 
 async def damage(renderer: Renderer, files: Sequence[Path], path: Path) -> dict[str, Counts]:

@@ -12,7 +12,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import ROWSPERSTRIP, STRIPBYTECOUNTS, STRIPOFFSETS, TiffImageFile
 
 MISSING = 999_999  # the number of an object that no file has
-PLACE = (60, 500, 360, 700)  # of what is added to a page
+PLACE = (0.1, 0.6, 0.6, 0.85)  # of what is added to a page, as shares of its width and height
 PICTURE = (240, 160)  # pixels, of the picture that is added
 GARBAGE = b"\xff" * 40
 
@@ -137,7 +137,7 @@ def save_picture(kind: str) -> bytes:
 
 
 def _add_picture(page: pymupdf.Page) -> int:
-    return int(page.insert_image(PLACE, stream=save_picture("JPEG")))
+    return int(page.insert_image(_find_place(page), stream=save_picture("JPEG")))
 
 
 # ---- other objects ----
@@ -162,7 +162,7 @@ def _add_forms(page: pymupdf.Page) -> tuple[int, int]:
     known = {item[0] for item in page.parent.get_page_xobjects(page.number)}
     with pymupdf.open() as other:
         other.new_page(width=300, height=200).insert_text((20, 40), "A form with a line of text")
-        inner = int(page.show_pdf_page(pymupdf.Rect(PLACE), other))
+        inner = int(page.show_pdf_page(_find_place(page), other))
     (outer,) = {item[0] for item in page.parent.get_page_xobjects(page.number)} - known - {inner}
     return outer, inner
 
@@ -174,11 +174,16 @@ def _remove_font(page: pymupdf.Page) -> None:
 
 
 def _remove_appearance(page: pymupdf.Page) -> None:
-    annotation = page.add_freetext_annot(PLACE, "a note")
+    annotation = page.add_freetext_annot(_find_place(page), "a note")
     kind, value = page.parent.xref_get_key(annotation.xref, "AP/N")
     if kind != "xref":
         raise ValueError(f"the annotation has no appearance, but {kind}")
     page.parent.update_object(int(value.split()[0]), "null")
+
+
+def _find_place(page: pymupdf.Page) -> pymupdf.Rect:
+    box, (x0, y0, x1, y1) = page.rect, PLACE
+    return pymupdf.Rect(x0 * box.width, y0 * box.height, x1 * box.width, y1 * box.height)
 
 
 def _add_object(page: pymupdf.Page, text: str) -> int:

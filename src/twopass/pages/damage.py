@@ -54,7 +54,8 @@ class Effect(Enum):
     STREAM = "stream"  # a stream ends early or is damaged: lost, unless all streams can be decoded to their ends
     CHECK = "check"  # the same, but of no effect if they can
     PART = "part"  # the consequence of another message; a loss of its own if there is none
-    DOUBTFUL = "doubtful"  # the page may be complete
+    DOUBTFUL = "doubtful"  # the page may be complete, and what follows from it is no loss
+    CHANGED = "changed"  # the page may be complete, unless more follows from it
     NONE = "none"  # it is
 
 
@@ -77,7 +78,7 @@ _FONT = "a font is missing or damaged, and its letters may be wrong or missing"
 _STATE = "a graphics state is missing"
 _STREAM = "data of the page cannot be decoded to the end"
 
-# The first row that matches decides. A message that matches no row is doubtful.
+# The first row that matches decides. A message that matches no row may be about a loss or not.
 MESSAGES = (
     # About the file as a whole, or about what is not drawn
     Row(r"^\.\.\. repeated", Effect.NONE, "", "... repeated 3 times..."),
@@ -114,7 +115,7 @@ MESSAGES = (
         "unknown png predictor 57, treating as none"),
     Row(r"in (lzw|run length|a?hxd|ahxd|a85d)", Effect.LOST, _STREAM, "format error: bad data in ahxd: 'x'"),
     Row(r"premature end of data in flate", Effect.CHECK, _STREAM, "premature end of data in flate filter"),
-    Row(r"incorrect data check", Effect.DOUBTFUL, "the checksum of a stream is wrong",
+    Row(r"incorrect data check", Effect.CHANGED, "the checksum of a stream is wrong",
         "ignoring zlib error: incorrect data check"),
     Row(r"ignoring zlib error", Effect.STREAM, _STREAM, "ignoring zlib error: incorrect header check"),
     Row(r"zlib error", Effect.STREAM, _STREAM, "library error: zlib error: invalid block type"),
@@ -136,7 +137,7 @@ MESSAGES = (
         "encountered syntax errors; page may not be correct"),
 )  # fmt: skip
 _LOSSES = (Effect.LOST, Effect.IMAGE)
-_UNKNOWN = Row("", Effect.DOUBTFUL, "MuPDF reports a fault that may not be visible", "")
+_UNKNOWN = Row("", Effect.CHANGED, "MuPDF reports a fault that may not be visible", "")
 
 _FONT_USE = re.compile(rb"/([^\s/\[\]()<>{}%]+)\s+[-+.\d]+\s+Tf\b")
 _XOBJECT_USE = re.compile(rb"/([^\s/\[\]()<>{}%]+)\s+Do\b")
@@ -184,7 +185,10 @@ def _explain(page: Any, rows: Sequence[Row]) -> Iterator[Fault]:
     if Effect.STREAM in effects and not found:
         found.append(Fault(_STREAM))
     found += [Fault(row.what, is_loss=False) for row in rows if row.effect is Effect.DOUBTFUL]
-    yield from found or [Fault(row.what, is_image=row.what == _PICTURE) for row in rows if row.effect is Effect.PART]
+    if not found:
+        found += [Fault(row.what, is_image=row.what == _PICTURE) for row in rows if row.effect is Effect.PART]
+    yield from found
+    yield from (Fault(row.what, is_loss=False) for row in rows if row.effect is Effect.CHANGED)
 
 
 # ---- damaged streams ----
