@@ -348,6 +348,30 @@ async def test_a_document_that_was_replaced_is_read_again(tmp_path: Path) -> Non
     assert len(endpoint.inputs) == 2
 
 
+@pytest.mark.parametrize(
+    ("pages", "severity", "sent"),
+    [
+        ({"read": 3}, "warning", 1),
+        ({"read": 2, "failed": 1}, "warning", 2),
+        ({"read": 3}, "error", 2),
+    ],
+)
+async def test_a_document_with_losses_is_not_sent_again(tmp_path: Path, pages: Json, severity: str, sent: int) -> None:
+    """What the audit misses of a page that was read is missing each time; a failed page or an artefact may not be."""
+
+    def lose(job: Mapping[str, Any]) -> JobStatus:
+        document = {"source": job["source"], "status": "partial_success", "pages": pages}
+        problem = {"code": "REGIONS_UNREAD", "severity": severity, "message": "1 of 2 regions not read"}
+        output = {"status": "partial_success", "documents": [document], "problems": [problem]}
+        return JobStatus(JobState.ENDED, output, seconds=3.0)
+
+    endpoint = ScriptedEndpoint(lose)
+    for _ in range(2):
+        (outcome,) = await run(endpoint, tmp_path / "state.jsonl")
+
+    assert (len(endpoint.inputs), outcome.status) == (sent, "partial_success")
+
+
 async def test_a_file_is_uploaded_only_for_a_job_that_is_sent(tmp_path: Path) -> None:
     """A repeated command makes no request for documents that were read."""
     (tmp_path / "a.pdf").write_bytes(b"%PDF")

@@ -248,7 +248,7 @@ def _sum_slices(counts: Mapping[str | None, int]) -> int:
 
 
 class Campaign:
-    """Reads documents through one endpoint. Jobs that succeeded are in the ledger and are not sent again."""
+    """Reads documents through one endpoint. Jobs that are done are in the ledger and are not sent again."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class Campaign:
                 continue
             total = total.combine(run)
             if not run.should_retry:
-                self._record_success(key, run.result, document.version)
+                self._record_done(key, run.result, document.version)
                 return total
             if reason := tries.record(run):
                 return replace(total, error=reason)
@@ -373,9 +373,9 @@ class Campaign:
         recorded = answers.parse_recorded(line) if line else None
         return None if recorded is None or _is_outdated(recorded.version, document) else recorded.output
 
-    def _record_success(self, key: str, result: JobResult, version: str | None) -> None:
+    def _record_done(self, key: str, result: JobResult, version: str | None) -> None:
         """Record a job that need not be sent again; a worse result may improve when the command is repeated."""
-        if result.status == "success":
+        if result.is_done:
             recorded = {"output": result.as_record(), "error": None}
             self._ledger.record_outcome(key, {**recorded, **({"version": version} if version else {})})
 

@@ -130,6 +130,14 @@ class JobResult(Answer):
         return self.documents[0] if self.documents else None
 
     @property
+    def is_done(self) -> bool:
+        """Whether another job could not read more: what is lost of a page that was read is lost each time."""
+        if self.status != "partial_success":
+            return self.status == "success"
+        has_error = any(problem.get("severity") != "warning" for problem in self.problems)
+        return not has_error and not any(one.pages.get("failed") or one.unread_pages for one in self.documents)
+
+    @property
     def has_store(self) -> bool:
         """Whether the worker had an output for the pages that it read."""
         return bool(self.result_uri or self.store)
