@@ -79,13 +79,18 @@ class AuditSum(Value):
         return cls(pages=pages, findings=dict(sorted(findings.items())), **totals)
 
     @property
+    def losses(self) -> dict[FindingKind, FindingSum]:
+        """The findings that are losses."""
+        kinds = {FindingKind(kind): found for kind, found in self.findings.items()}
+        return {kind: found for kind, found in kinds.items() if kind.is_loss}
+
+    @property
     def has_loss(self) -> bool:
-        return any(FindingKind(kind).is_loss for kind in self.findings)
+        return bool(self.losses)
 
     def describe_losses(self) -> list[str]:
         """Each kind of loss in a few words: "2 regions not read: pages 3 and 7"."""
-        losses = [(FindingKind(kind), found) for kind, found in self.findings.items()]
-        return [kind.describe(found.count) + _list_pages(found.pages) for kind, found in losses if kind.is_loss]
+        return [kind.describe(found.count) + _list_pages(found.pages) for kind, found in self.losses.items()]
 
 
 def _list_pages(ranges: str | None) -> str:

@@ -32,7 +32,7 @@ from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.result import DocumentResult, Result
+from twopass.result import AuditSum, DocumentResult, FindingSum, Result
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
@@ -194,16 +194,18 @@ def test_only_visible_gpus_are_detected(monkeypatch: pytest.MonkeyPatch, visible
 
 
 def test_a_result_is_counted() -> None:
-    """A result adds to the counts of pages by state, problems by code, tokens, engine seconds, cost and queue time."""
+    """A result adds to the counts of pages by state, problems by code, findings by kind, words, tokens, costs."""
     metrics = Metrics()
     document = DocumentResult(source="a", status=Status.SUCCESS, pages={"read": 19, "blank": 1})
     usage = {"tokens_in": 900, "tokens_out": 500, "engine_s": 2.5, "cost": 0.01}
     problem = Problem(code=Code.LOOP, severity=Severity.WARNING, message="x")
+    findings = {"region_unread": FindingSum(count=2, pages="3,7")}
     metrics.job_ended(
         Result(
             status=Status.SUCCESS,
             documents=(document,),
             problems=(problem,),
+            audit=AuditSum(pages=20, words_seen=800, words_read=790, findings=findings),
             timings={"queued_s": 4.0},
             usage=usage,
         )
@@ -218,6 +220,8 @@ def test_a_result_is_counted() -> None:
     assert (samples["twopass_engine_seconds_total{}"], samples["twopass_cost_total{}"]) == (2.5, 0.01)
     assert (samples["twopass_jobs_total{status=success}"], samples["twopass_jobs_total{status=failure}"]) == (1, 1)
     assert samples["twopass_queued_seconds_sum{}"] == 4.0
+    assert samples["twopass_findings_total{kind=region_unread,loss=true}"] == 2
+    assert (samples["twopass_words_total{what=seen}"], samples["twopass_words_total{what=read}"]) == (800, 790)
 
 
 async def test_pages_and_stages_are_timed(page_pool: PagePool, buffers: PixelBufferPool, two_pages: Path) -> None:

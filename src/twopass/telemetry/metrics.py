@@ -74,7 +74,7 @@ class Metrics:
         self._documents = Counter("twopass_documents", "Documents ended", ["status"], **own)
         self._pages = Counter("twopass_pages", "Pages ended", ["state"], **own)
         self._problems = Counter("twopass_problems", "Problems", ["code", "severity"], **own)
-        self._findings = Counter("twopass_findings", "Findings of the audit", ["kind"], **own)
+        self._findings = Counter("twopass_findings", "Findings of the audit", ["kind", "loss"], **own)
         self._words = Counter("twopass_words", "Words of audited pages", ["what"], **own)
         self._tokens = Counter("twopass_tokens", "Tokens of pages read now", ["direction"], **own)
         self._engine = Counter("twopass_engine_seconds", "Seconds of the engine", **own)
@@ -133,7 +133,7 @@ class Metrics:
 
     def _count_audit(self, audit: AuditSum) -> None:
         for kind, found in audit.findings.items():
-            self._findings.labels(kind).inc(found.count)
+            self._findings.labels(kind, str(kind in audit.losses).lower()).inc(found.count)
         self._words.labels("seen").inc(audit.words_seen)
         self._words.labels("read").inc(audit.words_read)
 
