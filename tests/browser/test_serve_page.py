@@ -13,6 +13,7 @@ import pymupdf
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
 
+from scripts.bench import damaged_pages
 from tests.server.conftest import KEY, Server, build_pdf, find_port, run_server
 
 TABS = 8  # a browser opens six connections to a server over HTTP/1.1
@@ -90,6 +91,19 @@ async def test_a_file_is_sent_watched_reviewed_and_saved(browser: Browser, serve
 
         assert saved.suggested_filename == "Report of the year.md"
         assert "rebuilt in 1934" in (await saved.path()).read_text()
+
+
+async def test_a_card_says_what_was_lost(browser: Browser, server: Server, tmp_path: Path) -> None:
+    """The card of a damaged file says in words what of which page was lost; that of a sound file says nothing."""
+    (tmp_path / "sound.pdf").write_bytes(build_pdf(1))
+    (tmp_path / "torn.pdf").write_bytes(damaged_pages.damage(build_pdf(1), 0, "image missing"))
+    async with open_page(browser, server) as page:
+        await page.set_input_files("#files", [tmp_path / "sound.pdf", tmp_path / "torn.pdf"])
+        sound, torn = (page.locator(".job").filter(has_text=f"{name}.pdf") for name in ("sound", "torn"))
+
+        await expect(torn.locator(".lost")).to_have_text("lost: 1 part of the file not drawn: page 1", timeout=60_000)
+        await expect(sound).to_have_class("job done", timeout=60_000)
+        await expect(sound.locator(".lost")).to_be_hidden()
 
 
 async def test_a_reviewed_document_cannot_reach_the_key(browser: Browser, server: Server, report: Path) -> None:

@@ -17,6 +17,7 @@ import openapi_spec_validator
 import pytest
 from PIL import Image
 
+from scripts.bench import damaged_pages
 from tests.fakes import s3
 from tests.fakes.children import find_children
 from tests.server.conftest import KEY, Server, build_pdf, iterate_events, read_events, run_server
@@ -37,6 +38,15 @@ def test_a_file_is_read_and_its_artefacts_can_be_fetched(server: Server) -> None
     archive = server.client.get(f"{job['links']['self']}/document.zip")
     assert {"document.json", "document.md"} <= set(zipfile.ZipFile(io.BytesIO(archive.content)).namelist())
     assert str(server.log.parent) not in json.dumps(job)
+
+
+def test_what_was_lost_is_said_in_words(server: Server) -> None:
+    """The job of a damaged file says what of which page was lost, as `twopass read` does; another job says nothing."""
+    sound, damaged = build_pdf(1), damaged_pages.damage(build_pdf(1), 0, "image missing")
+    answers = [server.send(data, wait_s=60).json() for data in (sound, damaged)]
+
+    assert [answer["lost"] for answer in answers] == [[], ["1 part of the file not drawn: page 1"]]
+    assert answers[1]["result"]["status"] == "partial_success"
 
 
 def test_a_job_that_is_waited_for_is_answered_with_its_result(server: Server) -> None:

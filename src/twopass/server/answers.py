@@ -45,6 +45,7 @@ class JobAnswer(Value, extra="ignore"):
     finished: datetime | None = None
     progress: dict[str, Any] | None = Field(None, description="as RunPod's progress: phase, pages, percent, eta_s")
     result: dict[str, Any] | None = Field(None, description="as RunPod's result; addresses of artefacts are paths here")
+    lost: tuple[str, ...] = Field((), description="what the audit found to be lost, in words")
     error: ErrorAnswer | None = None
     links: dict[str, str] = Field(
         description="`files` needs no key: it contains a secret for this job that is valid until the server restarts. "
@@ -101,6 +102,7 @@ def show_job(record: Record, store: JobStore, access: Access) -> JobAnswer:
         **record.model_dump(exclude={"result", "error"}),
         error=_show_error(record, store),
         result=_show_result(record, store),
+        lost=record.result.audit.describe_losses() if record.result and record.result.audit else (),
         links=links,
     )
 

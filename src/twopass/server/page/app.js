@@ -241,7 +241,7 @@ class Card {
     this.find(".again").onclick = () => this.resume();
     this.find(".password").hidden = !needsPassword;
     this.find(".failure").hidden = true;
-    if (!isFinal) for (const name of [".results", ".problems"]) this.find(name).hidden = true; // of an earlier run
+    if (!isFinal) for (const name of [".results", ".lost", ".problems"]) this.find(name).hidden = true; // of an earlier run
     if (job.state === "interrupted") this.find(".detail").textContent = job.error.message;
     else if (needsPassword) this.askForPassword(job.error);
     else if (job.error) this.showError(job.error);
@@ -275,7 +275,7 @@ class Card {
     const answers = await Promise.all([call(self), call(pages)]);
     if (!answers.every((answer) => answer.ok)) return; // it was deleted
     const job = await answers[0].json();
-    if (job.result) this.showResult(job.result);
+    if (job.result) this.showResult(job.result, job.lost);
     for (const page of await answers[1].json()) this.addPage(page);
     showReview();
   }
@@ -316,7 +316,7 @@ class Card {
     this.find(".password span").textContent = `${capitalize(error.message.split(";")[0])}.`;
   }
 
-  showResult(result) {
+  showResult(result, lost) {
     if (!this.find(".password").hidden) return;
     this.setState(this.job.state);
     const documents = result.documents ?? [];
@@ -337,6 +337,8 @@ class Card {
       link.hidden = !artefact;
       if (artefact) link.href = this.address(artefact);
     }
+    this.find(".lost").hidden = !lost.length;
+    this.find(".lost").textContent = `lost: ${lost.join("; ")}`;
     const problems = (result.problems ?? []).filter((problem) => problem.message !== this.job.error?.message);
     this.showProblems(problems);
   }
