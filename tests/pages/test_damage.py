@@ -65,6 +65,18 @@ def test_a_cut_stream_is_named_with_what_was_read_of_it(find: Find) -> None:
     assert fault == Fault("the content stream cannot be decoded after 4 kB")
 
 
+@pytest.mark.parametrize(("size", "place"), [(40, " after 40 bytes"), (0, "")])
+def test_a_short_stream_is_named_with_what_was_read_of_it(find: Find, size: int, place: str) -> None:
+    """Programs write a stream of a few bytes for each line; of one that has no beginning nothing was read."""
+
+    def overwrite(data: bytes) -> bytes:
+        deflater = zlib.compressobj()
+        start = deflater.compress(b"0" * size) + deflater.flush(zlib.Z_FULL_FLUSH) if size else b""
+        return start + b"\xff" * 60
+
+    assert find(make_stream(b"0", overwrite)) == (Fault(f"the content stream cannot be decoded{place}"),)
+
+
 def test_a_stream_that_lacks_only_its_checksum_is_whole(find: Find) -> None:
     """Nothing is missing, although MuPDF says that the data end too early."""
     assert not find(make_stream(b"0 0 100 100 re f", lambda data: data[:-4]))

@@ -26,6 +26,7 @@ _MAX_FORMS = 500  # of a page, whose content is searched
 _MAX_CONTENT = 20 << 20  # bytes of content that are searched on one page
 _MAX_DECODED = 256 << 20  # bytes of streams that are decoded on one page
 _PIECE = 256  # bytes that are decoded at once: what a piece with an error holds is not counted
+_SHORT = 4096  # bytes of a stream that are decoded one by one
 _HIDDEN = 1 << 1 | 1 << 5  # flags of an annotation: Hidden, NoView
 _UNDRAWN = frozenset({"Link", "Popup"})  # annotations that have no appearance
 _FORMATS_WITH_COLOURS = frozenset({"JPXDecode", "DCTDecode"})  # images in them need no colour space
@@ -205,7 +206,8 @@ def _find_damaged_streams(page: Any) -> Iterator[Fault]:
             size, is_whole = _inflate(pdf.xref_stream_raw(xref))
             left -= size
             if not is_whole:
-                yield Fault(f"{role} cannot be decoded after {_write_size(size)}", is_image=role == _IMAGE)
+                place = f" after {_write_size(size)}" if size else ""
+                yield Fault(f"{role} cannot be decoded{place}", is_image=role == _IMAGE)
         elif "/FlateDecode" in filters:
             yield Fault(_STREAM, is_loss=False)  # behind another filter: its end is not looked for
 
@@ -255,10 +257,11 @@ def _inflate(data: bytes) -> tuple[int, bool]:
     if len(data) < 2 or data[0] & 15 != 8 or (data[0] << 8 | data[1]) % 31:
         return 0, False
     inflater, size, rest = zlib.decompressobj(-zlib.MAX_WBITS), 0, memoryview(data)[2:]
+    length = _PIECE if len(data) > _SHORT else 1
     try:
         while (rest or inflater.unconsumed_tail) and not inflater.eof and size < _MAX_DECODED:
-            piece = inflater.unconsumed_tail or rest[:_PIECE]
-            rest = rest if inflater.unconsumed_tail else rest[_PIECE:]
+            piece = inflater.unconsumed_tail or rest[:length]
+            rest = rest if inflater.unconsumed_tail else rest[length:]
             size += len(inflater.decompress(piece, 1 << 16))
     except zlib.error:
         return size, False
