@@ -19,6 +19,7 @@ from typing import Any
 import pymupdf
 import pytest
 
+from scripts.bench import damaged_pages
 from tests import ROOT
 from tests.fakes import canary_answers, openai_server
 from twopass.cli import batch
@@ -387,6 +388,19 @@ def test_what_is_not_read_is_listed_and_counted(folder: Path) -> None:
     assert "not read: 1 file: inbox/notes.txt (.txt is no PDF or image" in ran.stdout
     skipped = load_summary(folder)["skipped"]
     assert (skipped["count"], skipped["files"][0]["file"]) == (1, "inbox/notes.txt")
+
+
+def test_what_was_lost_is_in_a_line_above_the_counts(folder: Path) -> None:
+    """Of one document with its page, of several with the number of files; the summary has it for each document."""
+    torn = folder / "inbox" / "torn.pdf"
+    torn.write_bytes(damaged_pages.damage((folder / "inbox" / "one.pdf").read_bytes(), 0, "image missing"))
+
+    alone, together = read(folder, "inbox/torn.pdf"), read(folder)
+
+    assert alone.stdout.splitlines()[0] == "lost: 1 part of the file not drawn: page 1"
+    assert "lost in 1 of 3 files: 1 part of the file not drawn\n2 read, 1 in part, 0 failed" in together.stdout
+    rows = {row["file"]: row.get("lost") for row in load_summary(folder)["results"]}
+    assert rows["inbox/torn.pdf"] == ["1 part of the file not drawn: page 1"] and not rows["inbox/one.pdf"]
 
 
 def load_summary(folder: Path) -> dict[str, Any]:

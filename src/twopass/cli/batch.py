@@ -540,7 +540,9 @@ def _format_summary(batch: Batch, summary: Mapping[str, Any]) -> str:
     place = f"; {output.rstrip('/')}/{SUMMARY}" if output else ""
     lines = [discovery.describe_skipped(batch.skipped)] if batch.skipped else []
     if batch.audit and batch.audit.has_loss:
-        lines.append(f"lost: {'; '.join(batch.audit.describe_losses())}")
+        files = [row for row in summary["results"] if "lost" in row]
+        place = f" in {len(files)} of {len(batch.files)} files" if len(batch.files) > 1 else ""
+        lines.append(f"lost{place}: {'; '.join(batch.audit.describe_losses())}")
     return "\n".join([*lines, f"{counts}{unread}: {batch.figures().describe()}{place}"])
 
 
