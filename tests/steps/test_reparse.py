@@ -165,6 +165,38 @@ def test_parsing_current_answers_again_changes_nothing(few: Path, tmp_path: Path
     assert snapshot(tmp_path / "newer" / few.name) == snapshot(few)
 
 
+def test_pages_of_a_version_without_audit_get_one(few: Path) -> None:
+    """Formats that are written again have what the pages' flags and problems say was lost, and so has the result."""
+    path = few / "pages" / "0001.json"
+    page = json.loads(path.read_text())
+    del page["page"]["audit"]
+    page["elements"][2]["flags"] = ["cut_off"]
+    path.write_text(json.dumps(page))
+
+    run(few, "--formats", "docjson")
+
+    audit = json.loads((few / "document.json").read_text())["pages"][0]["audit"]
+    manifest = json.loads((few / "manifest.json").read_text())
+    assert [(finding["kind"], finding["element"]) for finding in audit["findings"]] == [("answer_cut", "p0001-e002")]
+    assert manifest["result"]["audit"]["findings"]["answer_cut"] == {"count": 1, "pages": "1"}
+    assert manifest["audits"]["1"] == audit
+
+
+def test_answers_that_are_parsed_again_are_audited_again(few: Path, tmp_path: Path) -> None:
+    """What an older version found in its elements, and the present one does not, is no finding any more."""
+    path = few / "pages" / "0001.json"
+    page = json.loads(path.read_text())
+    sound = page["page"]["audit"]
+    page["page"]["audit"] = {**sound, "findings": [{"kind": "answer_cut", "element": "p0001-e002"}], "words_read": 9}
+    path.write_text(json.dumps(page))
+
+    run(few, "--reread", "--output", tmp_path / "newer")
+
+    newer = tmp_path / "newer" / few.name
+    assert json.loads((newer / "pages" / "0001.json").read_text())["page"]["audit"] == sound
+    assert json.loads((newer / "manifest.json").read_text())["result"]["audit"]["findings"].keys() == {"answer_looped"}
+
+
 def test_the_options_of_a_document_are_restored() -> None:
     """Recorded answers are parsed with every option that the document was read with."""
     fields = {"source": "a.pdf", "mode": "base", "figure_descriptions": "none", "sampling": {"ngram": 20}}

@@ -219,13 +219,12 @@ async def _reread_page(
     new_ids = _match_elements(old.elements, first.elements)
     engine = _RecordedEngine(_rename_answers(answers, new_ids, key), family.name)
     second = await pass2.read(replace(page, engine=engine), first)
-    second = await audit.complete(page, first, second)
-    if second.page.is_lost:
-        return old
     missed = {prompt_id.removeprefix(f"{key}/") for prompt_id in engine.missed}
     before = {element.id: element for element in first.elements}
     elements = tuple(_flag_unasked(before.get(element.id, element), element, missed) for element in second.elements)
-    second = second.model_copy(update={"elements": elements})
+    second = await audit.complete(page, first, second.model_copy(update={"elements": elements}))
+    if second.page.is_lost:
+        return old
     enriched = await enrich.within_limit(second, job.language, page_pool)
     new = document_folder.name_crops(enriched)
     if new.elements == old.elements and new.page.audit == old.page.audit:
