@@ -38,6 +38,7 @@ async def test_rows_are_in_the_order_of_the_documents(tmp_path: Path) -> None:
     assert written == {
         "total_documents": 3, "success": 1, "partial": 1, "failed": 1, "pages_read_now": 6, "total_time": 2.0,
         "pages_per_s": 3.0, "cost": 0.75, "cost_per_1000_pages": 125.0,
+        "skipped": {"count": 0, "files": []},
     }  # fmt: skip
     assert [outcome.number for outcome in summary.shown] == [0, 1, 2]
     assert load_last(tmp_path / "new")["pages_per_s"] == 3.0
