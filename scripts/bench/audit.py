@@ -1,10 +1,13 @@
 """Measure the audit: what it reports of damaged pages, how often it is wrong about sound ones, and what it costs.
 
-    python -m scripts.bench audit [FOLDER …] [--pages 12] [--damaged 20] [--only sound damaged]
+    python -m scripts.bench audit [FOLDER …] [--pages 12] [--read 2] [--damaged 20] [--only damaged rendered read]
 
-Pages of the FOLDERs' PDFs and drawn pages are read as they are with the engine of the settings (ENGINE, PRESET), and a
-page of each file again, damaged in every way of damaged_pages.py. A false alarm is a page of a sound file with a loss:
-the FOLDERs should hold sound files, and files that the table of messages in pages/damage.py was not written from.
+    damaged    a page of each file is damaged in every way of damaged_pages.py, and read
+    rendered   sound pages are drawn, which is the same for all engines
+    read       sound pages are read
+
+Pages are read with the engine of the settings (ENGINE, PRESET). A false alarm is a page of a sound file with a loss:
+the FOLDERs should hold sound files, and not those whose messages the table in pages/damage.py was written from.
 """
 
 from __future__ import annotations
@@ -16,10 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import mean, quantiles
+from statistics import mean, median
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import NamedTuple
 
 import pymupdf
 
@@ -27,9 +29,10 @@ from scripts.bench import damaged_pages
 from scripts.bench.corpus import drawn
 from scripts.bench.options import create_parser
 from twopass import Document, read
-from twopass.document import Checkpoint, Page, State, Status
+from twopass.document import Checkpoint, Page, PageAudit, State, Status
 from twopass.errors import TwopassError
 from twopass.pages import damage, source_files
+from twopass.pages.damage import Fault
 from twopass.pages.rendered_page import PagePointer
 from twopass.settings import Settings, load_settings
 from twopass.steps import audit, render
@@ -40,10 +43,11 @@ MAX_SHOWN = 200  # characters of what is said of a page
 
 @dataclass(frozen=True)
 class Material:
-    """Sound files, `pages` of which are read, spread over each file; a page of the first `damaged` ones is damaged."""
+    """Sound files. `pages` of each are drawn, `read_pages` read, and of the first `damaged` ones a page is damaged."""
 
     files: Sequence[Path]
     pages: int
+    read_pages: int
     damaged: int | None
     settings: Settings
 
@@ -58,7 +62,8 @@ class Material:
 def main(arguments: Sequence[str]) -> None:
     parser = create_parser("scripts.bench audit", __doc__)
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER", help="of sound PDFs, also in its folders")
-    parser.add_argument("--pages", type=int, default=12, help="of each file, spread over it; default: 12")
+    parser.add_argument("--pages", type=int, default=12, help="drawn of each file, spread over it; default: 12")
+    parser.add_argument("--read", type=int, default=2, help="read of each file, spread over it; default: 2")
     parser.add_argument("--damaged", type=int, help="files of which a page is damaged; default: all")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS], help="parts to measure; default: all")
     options = parser.parse_args(arguments)
@@ -66,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
     with TemporaryDirectory() as folder:
         found = (file for place in options.folders for file in sorted(place.rglob("*.pdf")))
         files = (*drawn.save_all(Path(folder)), *found)
-        material = Material(files, options.pages, options.damaged, settings)
+        material = Material(files, options.pages, options.read, options.damaged, settings)
         print(f"engine {settings.engine}, {len(files)} files", flush=True)
         for name in options.only:
             print()
@@ -144,69 +149,79 @@ def _sum_ends(ends: Mapping[str, Ends]) -> Ends:
 # ---- sound pages -----------------------------------------------------------------------------------
 
 
-class Cost(NamedTuple):
-    """Processor milliseconds for a page: in a page worker to find faults, in the main process to complete the audit."""
+def measure_rendered(material: Material) -> None:
+    """Draw pages as they are: what the renderer reports of them, and the cost of asking it, which page workers pay."""
+    found, costs = dict[str, tuple[Fault, ...]](), list[float]()
+    for file in material.files:
+        for number in _spread(file, material.pages):
+            with source_files.open_page(str(file), number, 0, None) as page:
+                source_files.render_display_list(page.get_displaylist(), DPI / 72, DPI / 72)
+                began = time.process_time()
+                found[f"{file.name} {number}"] = damage.find_faults(page)
+                costs.append(time.process_time() - began)
+    lost = sum(any(fault.is_loss for fault in faults) for faults in found.values())
+    _print_alarms("rendered", len(found), lost, {name: [fault.what for fault in found[name]] for name in found})
+    _print_cost("page worker: find faults", costs)
 
-    faults: float
-    step: float
 
-
-def measure_sound(material: Material) -> None:
-    """Read pages as they are: what the audit says of them, and its cost."""
-    pages, costs = list[tuple[str, Page]](), list[Cost]()
+def measure_read(material: Material) -> None:
+    """Read pages as they are: what the audit says of them, and its cost, which the main process pays."""
+    found, lost, costs = dict[str, list[str]](), 0, list[float]()
     for file in material.files:
         try:
-            document = material.read(file, _spread(file, material.pages))
-        except (TwopassError, RuntimeError) as error:
+            document = material.read(file, ",".join(map(str, _spread(file, material.read_pages))))
+        except TwopassError as error:
             print(f"left out: {file.name}: {error}", flush=True)
             continue
-        pages += [(f"{file.name} {page.number}", page) for page in document.pages]
-        costs += [_measure_cost(file, document, page) for page in document.pages]
-    lost = [(name, page) for name, page in pages if page.audit and page.audit.has_loss]
-    altered = sum(bool(page.audit and page.audit.findings) for _, page in pages) - len(lost)
-    print(
-        f"sound pages: {len(pages)}; with a loss: {len(lost)} ({len(lost) / max(len(pages), 1):.2%}); other: {altered}"
-    )
-    for name, page in pages:
-        if page.audit and page.audit.findings:
-            print(f"    {name}: {_describe(page)}")
-    print(f"\n{'processor ms a page':40}{'median':>8}{'mean':>8}{'p95':>8}{'most':>8}")
-    for title, values in (
-        ("page worker: find faults", [cost.faults for cost in costs]),
-        ("main process: complete the audit", [cost.step for cost in costs]),
-    ):
-        *_, p95 = quantiles(values, n=20)
-        print(f"{title:40}{quantiles(values, n=2)[0]:8.2f}{mean(values):8.2f}{p95:8.2f}{max(values):8.2f}")
+        for page in document.pages:
+            found[f"{file.name} {page.number}"] = _describe(page)
+            lost += page.has_loss
+            costs.append(_measure_step(file, document, page))
+    _print_alarms("read", len(found), lost, found)
+    _print_cost("main process: complete the audit", costs)
 
 
-def _spread(file: Path, limit: int) -> str:
-    """So many pages of the file, as a range, with the same distance between them."""
+def _spread(file: Path, limit: int) -> list[int]:
+    """So many pages of the file, with the same distance between them; none of one that needs a password."""
     with pymupdf.open(file) as pdf:
-        count = len(pdf)
+        count = 0 if pdf.needs_pass else len(pdf)
     step = max(count / limit, 1)
-    return ",".join(str(int(n * step) + 1) for n in range(min(count, limit)))
+    return [int(n * step) + 1 for n in range(min(count, limit))]
 
 
-def _describe(page: Page) -> str:
-    kinds = dict.fromkeys(finding.kind for finding in page.audit.findings) if page.audit else {}
-    return "; ".join(page.audit.explain(kind).partition("; ")[0] for kind in kinds if page.audit)[:MAX_SHOWN]
+def _describe(page: Page) -> list[str]:
+    ended = page.audit or PageAudit()
+    return [ended.explain(kind).partition("; ")[0] for kind in dict.fromkeys(found.kind for found in ended.findings)]
 
 
-def _measure_cost(file: Path, document: Document, page: Page) -> Cost:
-    with source_files.open_page(str(file), page.number, 0, None) as opened:
-        source_files.render_display_list(opened.get_displaylist(), DPI / 72, DPI / 72)
-        faults = _measure_ms(lambda: damage.find_faults(opened))
+def _measure_step(file: Path, document: Document, page: Page) -> float:
+    """Processor seconds to complete the audit of this page."""
     _, _, _, words, _ = render.read_text_only(PagePointer(str(file), page.number, 0, None))
     elements = tuple(element for element in document.elements if element.page == page.number)
-    read_page = Checkpoint(page=page.model_copy(update={"audit": None}), elements=elements)
-    return Cost(faults, _measure_ms(lambda: audit.complete_unread(read_page, words)))
-
-
-def _measure_ms(call: Callable[[], object]) -> float:
+    checkpoint = Checkpoint(page=page.model_copy(update={"audit": None}), elements=elements)
     began = time.process_time()
-    call()
-    return 1000 * (time.process_time() - began)
+    audit.complete_unread(checkpoint, words)
+    return time.process_time() - began
+
+
+def _print_alarms(how: str, count: int, lost: int, said: Mapping[str, Sequence[str]]) -> None:
+    others = sum(map(bool, said.values())) - lost
+    print(
+        f"sound pages, {how}: {count}; with a loss: {lost} ({lost / max(count, 1):.2%}); with another finding: {others}"
+    )
+    for name, words in said.items():
+        if words:
+            print(f"    {name}: {'; '.join(words)[:MAX_SHOWN]}")
+
+
+def _print_cost(title: str, seconds: Sequence[float]) -> None:
+    costs = sorted(1000 * value for value in seconds) or [0.0]
+    high = costs[len(costs) * 95 // 100]
+    row = f"median {median(costs):.2f}, mean {mean(costs):.2f}, 95 % {high:.2f}, most {costs[-1]:.2f}"
+    print(f"{title}, processor ms a page: {row}", flush=True)
 
 
 # Each part prints a table about the engine of the settings.
-PARTS: Mapping[str, Callable[[Material], None]] = MappingProxyType({"sound": measure_sound, "damaged": measure_damaged})
+PARTS: Mapping[str, Callable[[Material], None]] = MappingProxyType(
+    {"damaged": measure_damaged, "rendered": measure_rendered, "read": measure_read}
+)
