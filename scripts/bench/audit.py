@@ -43,7 +43,7 @@ MAX_SHOWN = 200  # characters of what is said of a page
 
 @dataclass(frozen=True)
 class Material:
-    """Sound files. `pages` of each are drawn, `read_pages` read, and of the first `damaged` ones a page is damaged."""
+    """Sound files. `pages` of each are drawn, `read_pages` read, and of `damaged` of them a page is damaged."""
 
     files: Sequence[Path]
     pages: int
@@ -110,7 +110,8 @@ class Ends:
 def measure_damaged(material: Material) -> None:
     """Damage a page of each file in every way; files that cannot be changed are left out."""
     ends = {way: Ends() for way in damaged_pages.WAYS}
-    files = material.files[: material.damaged]
+    count = material.damaged or len(material.files)
+    files = material.files[:: max(len(material.files) // count, 1)][:count]
 
     def damage_and_read(file: Path) -> list[tuple[str, Document]]:
         data = file.read_bytes()
@@ -121,11 +122,11 @@ def measure_damaged(material: Material) -> None:
             for way, document in documents:
                 ends[way].add(file.name, document)
     print(
-        f"{'damaged pages':40}{'pages':>7}{'lost':>7}{'altered':>9}{'silent':>8}{'blank':>7}{'failed':>8}{'unsaid':>8}"
+        f"{'damaged pages':48}{'pages':>7}{'lost':>7}{'altered':>9}{'silent':>8}{'blank':>7}{'failed':>8}{'unsaid':>8}"
     )
     for way, end in {**ends, "all": _sum_ends(ends)}.items():
         row = f"{end.pages:7}{end.lost:7}{end.altered:9}{len(end.silent):8}{end.blank:7}{end.failed:8}{end.unsaid:8}"
-        print(f"{way:40}{row}")
+        print(f"{way:48}{row}")
     for way, end in ends.items():
         for name, times in Counter(end.silent).items():
             print(f"    {way}: nothing is reported of {name}{f' ({times} times)' if times > 1 else ''}")
