@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import zlib
 from collections.abc import Callable, Mapping
@@ -46,6 +47,12 @@ def _overwrite_middle(page: pymupdf.Page) -> None:
 def _cut_content(page: pymupdf.Page) -> None:
     data = _deflate_content(page)
     _set_content(page, data[: len(data) // 2])
+
+
+def _cut_text_content(page: pymupdf.Page) -> None:
+    """Flate in ASCII85, as old programs write it."""
+    data = _deflate_content(page)
+    _set_content(page, base64.a85encode(data[: len(data) // 2]) + b"~>", "[/ASCII85Decode /FlateDecode]")
 
 
 def _misname_filter(page: pymupdf.Page) -> None:
@@ -204,6 +211,7 @@ WAYS: Mapping[str, Damage] = MappingProxyType(
         "content stream, start overwritten": _overwrite_start,
         "content stream, middle overwritten": _overwrite_middle,
         "content stream, second half missing": _cut_content,
+        "content stream in ASCII85, second half missing": _cut_text_content,
         "content stream with a wrong filter": _misname_filter,
         "content stream missing": _remove_content,
         "content stream that is no stream": _turn_content_into_dictionary,

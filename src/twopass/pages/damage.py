@@ -7,12 +7,14 @@ the store after each use of a document that left messages.
 
 from __future__ import annotations
 
+import base64
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -138,6 +140,12 @@ MESSAGES = (
         "encountered syntax errors; page may not be correct"),
 )  # fmt: skip
 _LOSSES = (Effect.LOST, Effect.IMAGE)
+_TEXT_FILTERS: Mapping[str, Callable[[bytes], bytes]] = MappingProxyType(
+    {
+        "ASCII85Decode": lambda data: base64.a85decode(data.partition(b"~")[0]),
+        "ASCIIHexDecode": lambda data: bytes.fromhex(data.partition(b">")[0].decode("ascii")),
+    }
+)
 _UNKNOWN = Row("", Effect.CHANGED, "MuPDF reports a fault that may not be visible", "")
 
 _FONT_USE = re.compile(rb"/([^\s/\[\]()<>{}%]+)\s+[-+.\d]+\s+Tf\b")
@@ -201,15 +209,28 @@ def _find_damaged_streams(page: Any) -> Iterator[Fault]:
     for xref, role in _iterate_streams(page):
         if left <= 0:
             break
-        filters = pdf.xref_get_key(xref, "Filter")[1].strip("[] ")
-        if filters.startswith("/FlateDecode"):
-            size, is_whole = _inflate(pdf.xref_stream_raw(xref))
-            left -= size
-            if not is_whole:
-                place = f" after {_write_size(size)}" if size else ""
-                yield Fault(f"{role} cannot be decoded{place}", is_image=role == _IMAGE)
-        elif "/FlateDecode" in filters:
+        filters = pdf.xref_get_key(xref, "Filter")[1].strip("[] ").replace("/", " ").split()
+        if "FlateDecode" not in filters:
+            continue
+        data = _decode_text(pdf.xref_stream_raw(xref), filters[: filters.index("FlateDecode")])
+        if data is None:
             yield Fault(_STREAM, is_loss=False)  # behind another filter: its end is not looked for
+            continue
+        size, is_whole = _inflate(data)
+        left -= size
+        if not is_whole:
+            place = f" after {_write_size(size)}" if size else ""
+            yield Fault(f"{role} cannot be decoded{place}", is_image=role == _IMAGE)
+
+
+def _decode_text(data: bytes, filters: Sequence[str]) -> bytes | None:
+    """The bytes that a stream's text stands for, if these filters made one of them; None if they cannot be undone."""
+    try:
+        for name in filters:
+            data = _TEXT_FILTERS[name](data)
+    except (KeyError, ValueError):
+        return None
+    return data
 
 
 def _iterate_streams(page: Any) -> Iterator[tuple[int, str]]:
