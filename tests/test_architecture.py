@@ -74,7 +74,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "cli": (
         "acceptance", "contexts", "document", "engines", "errors", "families", "fleet", "formats", "job", "locations",
         "models", "page_range", "pages", "pipeline", "result", "runtime", "server", "settings", "steps", "storage",
-        "telemetry", "values", "version", "worker",
+        "telemetry", "text", "values", "version", "worker",
     ),
 }  # fmt: skip
 
@@ -164,6 +164,7 @@ HOMES = {
     "onnxruntime": {"engines/cpu/layout_regions.py"},
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},
+    "simplemma": {"text/hyphenation.py"},
     "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py", "settings.py"},
     "apted": {"acceptance/scores.py"},
     "prometheus_client": {"acceptance/run.py", "telemetry/metrics.py"},

@@ -27,6 +27,7 @@ from twopass.families.interface import (
     Rung,
 )
 from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.text import table_markup
 
 PROMPTS = {"page": "List the lines.", "crop": "Read it."}
 _LINE = re.compile(r"^(\w+) ([\d.]+) ([\d.]+) ([\d.]+) ([\d.]+) (.*)$", re.MULTILINE)
@@ -78,6 +79,6 @@ def _build(found: re.Match[str], element_id: str, page: int) -> Element:
 def _with_text(element: Element, text: str) -> Element:
     parts = table_parser.split_tables(text)
     if table := next((part.table for part in parts if part.table), None):
-        text = table_parser.table_text(table)
+        text = table_markup.to_text(table)
         return element.model_copy(update={"text": text, "table": table, "markdown": table.markdown or table.html})
     return element.model_copy(update={"text": text, "markdown": text})

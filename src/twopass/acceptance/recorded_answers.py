@@ -28,6 +28,7 @@ from twopass.families.registry import FAMILIES
 from twopass.models import DEFAULT_MODEL, VisionSpec
 from twopass.runtime import task_group
 from twopass.steps.canary import BYTE_MARKS
+from twopass.text import table_markup
 
 STAGE = "d"
 # Derived from perturbed recorded answers, not from answers of a second engine with the real weights. The
@@ -74,7 +75,7 @@ class Reading:
     @property
     def text(self) -> str:
         parts = (part for block in self.blocks for part in table_parser.split_tables(block.content))
-        return "\n".join(table_parser.table_text(part.table) if part.table else part.text for part in parts)
+        return "\n".join(table_markup.to_text(part.table) if part.table else part.text for part in parts)
 
     @property
     def tables(self) -> list[Table]:

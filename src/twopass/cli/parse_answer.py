@@ -14,6 +14,7 @@ from twopass.document import RungName
 from twopass.families import registry
 from twopass.families.interface import Rung
 from twopass.models import DEFAULT_MODEL
+from twopass.text import broken_words, prose
 
 FIELDS = {
     "id", "category", "kind", "native_label", "boxes", "text", "markdown", "level", "table", "figure", "formula",
@@ -44,5 +45,7 @@ def command(
     parsed = registry.get_family(family).parse(text, page, Rung(RungName.NORMAL, "", grammar=reads))
     if parsed.reason:
         typer.echo(f"{parsed.reason}: the page would be read again with other sampling, mode or prompt", err=True)
-    elements = [element.model_dump(mode="json", include=FIELDS, exclude_none=True) for element in parsed.elements]
+    language = prose.detect_language("\n".join(element.text for element in parsed.elements))
+    joined = broken_words.join(parsed.elements, {page: language})
+    elements = [element.model_dump(mode="json", include=FIELDS, exclude_none=True) for element in joined]
     typer.echo(json.dumps(elements, ensure_ascii=False, indent=2))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from twopass.document import Element, Figure, Formula, Kind, Table
-from twopass.families import table_parser
-from twopass.text import headings
+from twopass.text import headings, table_markup
 
 
 def write(
@@ -34,7 +33,7 @@ def write(
 
 def write_table(element: Element, table: Table) -> Element:
     """The table, or the chart with its data."""
-    update: dict[str, Any] = {"text": table_parser.table_text(table), "markdown": table.markdown or table.html}
+    update: dict[str, Any] = {"text": table_markup.to_text(table), "markdown": table.markdown or table.html}
     if element.figure:
         return element.model_copy(update={**update, "figure": element.figure.model_copy(update={"data": table})})
     return element.model_copy(update={**update, "table": table})

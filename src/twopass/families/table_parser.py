@@ -200,11 +200,3 @@ def parse_gfm(text: str) -> Table:
     rows = [re.split(r"(?<!\\)\|", line) for n, line in enumerate(lines) if n != 1]
     texts = [[clean_cell_text(text.replace("\\|", "|")) for text in row] for row in rows]
     return _place_cells([[_UnplacedCell(text, 1, 1, n == 0) for text in row] for n, row in enumerate(texts)])
-
-
-def table_text(table: Table) -> str:
-    """The text of all cells, one line per row."""
-    lines: dict[int, list[str]] = {}
-    for cell in table.cells:
-        lines.setdefault(cell.row, []).append(" ".join(cell.text.split()))
-    return "\n".join(" ".join(part for part in line if part) for line in lines.values()).strip()

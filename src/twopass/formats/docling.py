@@ -102,7 +102,7 @@ class _Converter:
 
         self._document = document
         self._pages = {page.number: page for page in document.pages}
-        self._next_of = flow.build(document, Markdown(merge_tables=False)).next_of
+        self._flow = flow.build(document, Markdown(merge_tables=False))
         self._by_id = {element.id: element for element in document.elements}
         self._docling = DoclingDocument(name=document.meta.title or document.id, origin=self._make_origin())
         self._items: dict[str, NodeItem] = {}  # by element id
@@ -114,8 +114,8 @@ class _Converter:
 
         for page in self._document.pages:
             self._docling.add_page(page.number, Size(width=page.width_pt, height=page.height_pt))
-        continuations = set(self._next_of.values())
-        notes = self._collect_notes(continuations | set(self._next_of))
+        continuations = set(self._flow.next_of.values())
+        notes = self._collect_notes(continuations | set(self._flow.next_of))
         attached = {note.id for attached_notes in notes.values() for note in attached_notes}
         for element in self._document.elements:
             if element.id in continuations or element.id in attached:
@@ -164,7 +164,7 @@ class _Converter:
 
     def _follow(self, element: Element) -> Iterator[Element]:
         """Yield the element's continuations."""
-        while (following := self._next_of.get(element.id)) is not None:
+        while (following := self._flow.next_of.get(element.id)) is not None:
             element = self._by_id[following]
             yield element
 
@@ -246,7 +246,7 @@ class _Converter:
         texts = [escaping.make_inert(prose.to_one_line(element.text)) for element in chain]
         gaps = [""] * len(texts)
         for n in range(1, len(texts)):
-            texts[n - 1], gaps[n], texts[n] = prose.join_lines(texts[n - 1], texts[n])
+            texts[n - 1], gaps[n], texts[n] = self._flow.join_lines(texts[n - 1], texts[n])
         joined, places = "", []
         for element, gap, text in zip(chain, gaps, texts, strict=True):
             start = len(joined + gap)

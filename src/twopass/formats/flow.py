@@ -15,7 +15,8 @@ from typing import NamedTuple
 from twopass.document import HEADINGS, Cell, Document, Element, Kind, Page, Table
 from twopass.format_options import Markdown
 from twopass.formats import escaping
-from twopass.text import footnotes, list_items, prose, table_markup
+from twopass.text import broken_words, footnotes, hyphenation, list_items, prose, table_markup
+from twopass.text.hyphenation import Vocabulary
 
 _PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 JOINABLE = _PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
@@ -90,6 +91,8 @@ class Flow:
     has_title: bool
     notes: Mapping[str, str]  # footnote id -> label
     marks: Mapping[str, Sequence[Reference]]  # paragraph id -> references in it
+    vocabulary: Vocabulary = hyphenation.NO_WORDS
+    language: str | None = None
 
     def collect_chain(self, element: Element) -> list[Element]:
         """The element followed by all its continuations."""
@@ -105,10 +108,14 @@ class Flow:
         texts = [prose.to_one_line(source.text) for source in sources]
         gaps = [""]
         for n in range(1, len(texts)):
-            texts[n - 1], gap, texts[n] = prose.join_lines(texts[n - 1], texts[n])
+            texts[n - 1], gap, texts[n] = self.join_lines(texts[n - 1], texts[n])
             gaps.append(gap)
         lines = (InlineText(text, source.is_markdown) for text, source in zip(texts, sources, strict=True))
         return [JoinedPart(*part) for part in zip(chain, lines, gaps, strict=True)]
+
+    def join_lines(self, first: str, second: str) -> tuple[str, str, str]:
+        """Two parts of a text, and what separates them; the document's words decide on a hyphen between them."""
+        return prose.join_lines(first, second, self.vocabulary, self.language)
 
     def is_several_items(self, element: Element) -> bool:
         """Whether the element is several paragraphs or list items that no other element continues."""
@@ -145,7 +152,8 @@ def build(document: Document, options: Markdown) -> Flow:
     has_title = any(element.kind is Kind.TITLE for element in body)
     joined = set(next_of.values())
     first_parts = [element for element in body if element.id not in joined]
-    return Flow(list(_group_by_page(document, first_parts)), by_id, next_of, has_title, notes, marks)
+    pages, vocabulary = list(_group_by_page(document, first_parts)), broken_words.collect_vocabulary(body)
+    return Flow(pages, by_id, next_of, has_title, notes, marks, vocabulary, document.meta.language)
 
 
 def choose_text(element: Element) -> InlineText:

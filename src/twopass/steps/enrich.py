@@ -9,7 +9,7 @@ from twopass.document import Analysis, Checkpoint, Element, Flag, Kind, Problem,
 from twopass.errors import WorkerDied
 from twopass.runtime.cpu_budget import limit_cpu_time
 from twopass.runtime.page_pool import PagePool
-from twopass.text import keywords, prose, surrounding_text
+from twopass.text import broken_words, keywords, prose, surrounding_text
 
 # 3 to 5 keywords for a heading, 5 to 10 for other elements; a text with fewer content words gives fewer.
 _HEADING_KEYWORDS = 5
@@ -37,14 +37,24 @@ async def within_limit(checkpoint: Checkpoint, language: str | None, page_pool: 
 
 def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:
     """Add everything that is derived from one page; `language` is the caller's hint."""
-    elements = checkpoint.elements
-    detected = prose.detect_language("\n".join(_collect_text(element) for element in elements), language)
+    own = checkpoint.elements
+    detected = prose.detect_language("\n".join(_collect_text(element) for element in own), language)
+    elements = broken_words.join(own, {checkpoint.page.number: detected})
     return checkpoint.model_copy(
         update={
             "page": checkpoint.page.model_copy(update={"language": detected}),
-            "elements": tuple(_enrich_element(element, elements, detected) for element in elements),
+            "elements": tuple(
+                _with_own_texts(_enrich_element(joined, elements, detected), element)
+                for element, joined in zip(own, elements, strict=True)
+            ),
         }
     )
+
+
+def _with_own_texts(enriched: Element, element: Element) -> Element:
+    """The enriched element with the texts of the page, whose broken words the document joins."""
+    own = {name: getattr(element, name) for name in ("text", "markdown", "table", "figure")}
+    return enriched.model_copy(update=own)
 
 
 def _collect_text(element: Element) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from twopass.text import maths
+from twopass.text.hyphenation import NO_WORDS, Joint, Vocabulary
 
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 KANA = "\u3040-\u30ff"
@@ -58,6 +59,7 @@ _LAST_WORD = re.compile(r"[^\W_](?:[\w.]*\w)?$")
 _SENTENCE_CLOSED = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 _FINISHED = re.compile(r"[.!?…:。！？：][\"'”’»)\]」』）]*(?:\[\^?\d+\]|[¹²³⁰⁴-⁹])*$")
 _HYPHEN_END = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
+_SOFT_HYPHEN = "\u00ad"
 _CJ_EDGE = re.compile(f"[{HAN}{KANA}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]")
 _CJK = re.compile(f"[{HAN}{KANA}{HANGUL}]")
 _WORD = re.compile(rf"[{HAN}{KANA}]|[^\W_{HAN}{KANA}]+")
@@ -146,23 +148,44 @@ def strip_markup(text: str) -> str:
 
 def to_one_line(text: str) -> str:
     """Join all lines as `join_lines` does, with single spaces."""
+    return _join_all(text, join_lines)
+
+
+def unwrap(text: str) -> str:
+    """The same, but a word that may be broken keeps its line end: the document's words decide on its hyphen."""
+    return _join_all(text, _join_certain)
+
+
+def _join_all(text: str, join: Callable[[str, str], tuple[str, str, str]]) -> str:
     joined = ""
     for line in text.splitlines():
         if line := " ".join(line.split()):
-            joined = "".join(join_lines(joined, line)) if joined else line
+            joined = "".join(join(joined, line)) if joined else line
     return joined
 
 
-def join_lines(first: str, second: str) -> tuple[str, str, str]:
+def join_lines(
+    first: str, second: str, vocabulary: Vocabulary = NO_WORDS, language: str | None = None
+) -> tuple[str, str, str]:
     """Both parts of a continuous text, and the separator between them.
 
     The first part loses the hyphen of a broken word. The separator is empty after a hyphen and within Chinese.
     """
+    joint = vocabulary.join(first, second, language)
+    if joint is None:
+        return _join_certain(first, second)
+    return first[:-1] if joint is Joint.NOTHING else first, joint[1:], second
+
+
+def _join_certain(first: str, second: str) -> tuple[str, str, str]:
+    """The same for texts between which no word is broken; otherwise, the separator is a line end."""
     if not first or not second:
         return first, "", second
-    if _ends_in_broken_word(first) and second[0].islower():
+    if first[-1] == _SOFT_HYPHEN:
         return first[:-1], "", second
-    hyphen = first[-1] in "-\u2010" and not first[-2:-1].isspace()
+    if NO_WORDS.join(first, second) is not None:
+        return first, "\n", second
+    hyphen = first[-1] in "-\u2010\u2011" and not first[-2:-1].isspace()
     no_space = hyphen or (_CJ_EDGE.match(first[-1]) and _CJ_EDGE.match(second[0]))
     return first, "" if no_space else " ", second
 

@@ -35,6 +35,14 @@ def _fill_grid(rows: int, cols: int, cells: Sequence[Cell]) -> list[list[str]]:
     return [[texts.get((row, col), "") for col in range(cols)] for row in range(rows)]
 
 
+def to_text(table: Table) -> str:
+    """The text of all cells, one line per row."""
+    lines: dict[int, list[str]] = {}
+    for cell in table.cells:
+        lines.setdefault(cell.row, []).append(" ".join(cell.text.split()))
+    return "\n".join(" ".join(part for part in line if part) for line in lines.values()).strip()
+
+
 def to_html(cells: Sequence[Cell], escape_text: Callable[[str], str] = _escape_html) -> str:
     """Write each cell where it begins, with its spans. `escape_text` escapes the text of a cell.
 

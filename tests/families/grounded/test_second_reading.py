@@ -21,6 +21,7 @@ from twopass.families.grounded import elements, figures
 from twopass.families.grounded.second_reading import QuestionName
 from twopass.families.interface import ElementContext, Question, Reply
 from twopass.families.registry import FAMILIES
+from twopass.text import table_markup
 
 FAMILY = FAMILIES["deepseek_ocr"]
 SENTENCE = "The meter of the pump was read on Monday and entered in the log book."
@@ -316,7 +317,7 @@ def test_a_table_that_lost_a_row_in_pass_2_keeps_it() -> None:
     whole = table_parser.parse_html(
         TABLE.replace("</table>", "<tr><td>P-2</td><td>9.1</td></tr><tr><td>P-3</td><td>7</td></tr></table>")
     )
-    before = element("table", table_parser.table_text(whole), table=whole)
+    before = element("table", table_markup.to_text(whole), table=whole)
 
     assert apply(before, reply(TABLE, "table")).table == whole
     assert "pass2_disagrees" in apply(before, reply(TABLE, "table")).flags

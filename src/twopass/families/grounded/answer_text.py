@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 
-from twopass.text import maths
+from twopass.text import hyphenation, maths
 
 _MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
 _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
@@ -15,11 +15,10 @@ _BREAK = re.compile(r"(?:(?<![ \t])[ \t]+)?<br\s*/?>[ \t]*\n?", flags=re.IGNOREC
 _DOUBLE_ESCAPED = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
 _EMPHASIS = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
-# No conjunction follows: in "in- and output" and "Bildungs- und Kulturamt" the hyphen replaces half of a word.
-_NOT_PAIRED = (
-    r"(?!(?:und|u|oder|od|bis|bzw|beziehungsweise|respektive|sowie|als|wie|noch|statt|and|or|to|et|ou|y|o|e)\b)"
-)
+_NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
 _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
+_WORD_HYPHEN = re.compile(rf"(?<=[^\W\d_])-[ ]+{_NOT_PAIRED}(?=[^\W\d_])")
+_JOINED_ITEM = re.compile(r"((?<!\S)[^\s-]+(?:-[^\s-]+)*)-\s+(?=([^\W\d_]))")
 # German stems that are not words of their own: before a lower-case letter the hyphen comes from a line break. After any
 # other ending the hyphen may be part of the word, as in rot-grün, rabbit-hole and operations-based.
 _BROKEN_WORD = re.compile(rf"([^\W\d_]{{3}}(?:ungs|heits|keits|schafts|täts))-\s*{_NOT_PAIRED}(?=[a-zäöüß])")
@@ -50,8 +49,20 @@ def fix_markup(text: str) -> str:
 
 
 def fix_hyphens(text: str) -> str:
-    """Remove the space that the model puts after every hyphen (daisy- chain, 01- C), and hyphens of line breaks."""
-    return _HYPHEN.sub("-", _BROKEN_WORD.sub(r"\1", text))
+    """Remove the space that the model puts after every hyphen (01- C), and hyphens of line breaks.
+
+    Inside a word (daisy- chain), a line end takes its place: the document's words decide on the hyphen. Items of a list
+    that the model wrote on one line get lines of their own.
+    """
+    if text.lstrip().startswith("- "):
+        text = _JOINED_ITEM.sub(_split_item, text)
+    return _HYPHEN.sub("-", _WORD_HYPHEN.sub("-\n", _BROKEN_WORD.sub(r"\1", text)))
+
+
+def _split_item(found: re.Match[str]) -> str:
+    """A word, and the next item of a list behind its hyphen; a word with a capital may be half of a name."""
+    word, next_letter = found[1], found[2]
+    return f"{word}\n- " if next_letter.isupper() and not word[0].isupper() else found.group()
 
 
 def strip_emphasis(text: str) -> str:

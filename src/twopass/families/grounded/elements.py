@@ -268,7 +268,7 @@ def _category(kind: Kind, label: str | None) -> Category:
 def _plain_text(kind: Kind, content: str) -> str:
     """The content as plain text."""
     if kind in HEADINGS:
-        return prose.to_one_line(answer_text.fix_hyphens(answer_text.strip_emphasis(answer_text.strip_hashes(content))))
+        return prose.unwrap(answer_text.fix_hyphens(answer_text.strip_emphasis(answer_text.strip_hashes(content))))
     if kind in _PROSE_KINDS:
         return answer_text.fix_hyphens(answer_text.strip_emphasis(content)).strip()
     if kind is Kind.CODE:

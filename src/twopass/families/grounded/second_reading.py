@@ -43,7 +43,7 @@ from twopass.families.detected_page import DetectionParser, fall_back
 from twopass.families.grounded import answer_text, elements, figures, grounding, loops
 from twopass.families.grounded.figures import FigureReading
 from twopass.families.interface import ElementContext, Reply
-from twopass.text import prose
+from twopass.text import prose, table_markup
 
 MIN_CROP_SIDE = 20  # pixels, padding included: a smaller crop shows a rule or a dot
 _AGREEMENT = 0.9  # similarity from which two readings count as the same
@@ -292,7 +292,7 @@ def _reply_text(text: str) -> str:
 
 def _apply_table_reply(element: Element, reply: Reply) -> Element:
     table = _find_table(reply.text)
-    if table is None or not table_parser.table_text(table):
+    if table is None or not table_markup.to_text(table):
         return element.with_flags(Flag.PASS2_EMPTY)
     second = content.write_table(element, table)
     return apply_verdict(element, second, judge(element, second, reply.layer_text), reply)
@@ -350,7 +350,7 @@ def _apply_figure_reading(element: Element, reading: FigureReading, reply: Reply
     if figure.description:
         update["summary"] = _summarize(figure.description)
     if figure.data and reply.layer_text:
-        share = agreement.word_coverage(table_parser.table_text(figure.data), reply.layer_text)
+        share = agreement.word_coverage(table_markup.to_text(figure.data), reply.layer_text)
         if share is not None:
             update["confidence"] = Confidence(score=share, method=ConfidenceMethod.FOUND_IN_LAYER)
     return element.model_copy(update=update)

@@ -156,7 +156,7 @@ def _build_text(region: LayoutRegion, kind: Kind) -> str:
         return code_listing.write(region.lines)
     if kind in (Kind.PICTURE, Kind.FORMULA):
         return region.text.strip()
-    return prose.to_one_line(region.text)
+    return prose.unwrap(region.text)
 
 
 def _table_rows(table: RegionTable) -> Iterator[list[Cell]]:
@@ -183,7 +183,7 @@ def _write(element: Element, text: str, region: LayoutRegion, layout: PageLayout
     if element.kind is Kind.LIST_ITEM:
         return content.write(element, text, _list_item_markdown(text, region.lines, layout.common_style))
     if element.kind is Kind.TABLE and region.table:
-        cells = tuple(c.model_copy(update={"text": prose.to_one_line(c.text)}) for c in region.table.cells)
+        cells = tuple(c.model_copy(update={"text": prose.unwrap(c.text)}) for c in region.table.cells)
         return content.write_table(element, table_markup.build_table(region.table.rows, region.table.cols, cells))
     if element.kind in (Kind.TITLE, Kind.PICTURE, Kind.FORMULA, Kind.CODE):
         return content.write(element, text, latex=region.latex)
