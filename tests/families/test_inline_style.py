@@ -103,6 +103,7 @@ def test_runs_join_over_words_and_lines() -> None:
     ("parts", "expected"),
     [
         ([("x", ""), ("2", "^"), (" m", "")], "x<sup>2</sup> m"),
+        ([("2007", ""), ("¹", "^"), (" H", ""), ("₂", "_")], "2007<sup>1</sup> H<sub>2</sub>"),
         ([("H", ""), ("2", "_"), ("O", "")], "H<sub>2</sub>O"),
         ([("the ", ""), ("very ", "b"), ("end", "")], "the **very** end"),
         ([("a", ""), ("(b)", "b"), ("c ", ""), ("d", "i")], "a(b)c *d*"),

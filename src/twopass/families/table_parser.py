@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from twopass.document import Cell, Table
-from twopass.text import prose, table_markup
+from twopass.text import prose, superscripts, table_markup
 
 # More than a page can hold, so that absurd spans cost no time.
 _MAX_COL_SPAN, _MAX_ROW_SPAN = 100, 1000
@@ -168,7 +168,8 @@ def _parse_cell(name: str, attributes: str, text: str, in_head: bool) -> _Unplac
 
 def clean_cell_text(text: str) -> str:
     """A cell's text without tags, with entities decoded even where they were escaped twice."""
-    text = prose.unescape(_STYLE_TAG.sub("", _BREAK.sub("\n", text)))
+    text = superscripts.replace_tags(_BREAK.sub("\n", text))
+    text = prose.unescape(_STYLE_TAG.sub("", text))
     if _ENTITY.search(text):
         text = prose.unescape(text)
     lines = (" ".join(line.split()) for line in text.splitlines())

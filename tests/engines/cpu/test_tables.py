@@ -243,6 +243,36 @@ def set_words(*texts: tuple[str, float, float]) -> list[StyledWord]:
     return [StyledWord(Rect(x, y, x + 25, y + 10), text, n, 9) for n, (text, x, y) in enumerate(texts)]
 
 
+def test_thin_spaces_between_thousands_are_no_columns() -> None:
+    """Groups of digits end and begin above each other in every row, and are one number."""
+    page = pymupdf.open().new_page(width=300, height=300)
+    for row, (month, tolls, dues) in enumerate([("May", "79 935", "4 118"), ("June", "1 204 560", "5 230")] * 2):
+        page.insert_text((60, 170 + 20 * row), month, fontsize=10)
+        for right, number in ((170, tolls), (230, dues)):
+            for group in reversed(number.split()):
+                right -= pymupdf.get_text_length(group, "helv", 10)
+                page.insert_text((right, 170 + 20 * row), group, fontsize=10)
+                right -= 2
+    lines = tuple(175.0 + 20 * row for row in range(3))
+
+    _, cols, cells = build_cells(Rect(50, 155, 240, 240), Grid(lines, ()), list_words(page))
+
+    assert cols == 3
+    assert [cell.text for cell in cells][:6] == ["May", "79 935", "4 118", "June", "1 204 560", "5 230"]
+
+
+def test_a_mark_above_a_number_of_a_cell_is_no_digit_of_it() -> None:
+    """273,418,905 with the mark 1."""
+    page = pymupdf.open().new_page(width=300, height=300)
+    page.insert_htmlbox((60, 60, 290, 90), "<p>273,418,905<sup>1</sup> km<sup>2</sup></p>")
+
+    _, layer, _ = layer_words.extract(page)
+
+    _, _, cells = build_cells(Rect(0, 0, 300, 300), Grid((), ()), layer.words)
+
+    assert [cell.text for cell in cells] == ["273,418,905¹ km²"]
+
+
 def test_a_label_on_the_line_between_two_rows_spans_both() -> None:
     """A text centred between two rows may be in the lower one by a hair; its cell begins in the upper one."""
     words = set_words(("Springs", 0, 104.5), ("Weiher", 50, 95), ("12", 100, 95), ("Moos", 50, 110), ("7", 100, 110))

@@ -63,11 +63,11 @@ def _mirror_cells(cells: Sequence[GridCell], cols: int) -> list[GridCell]:
 def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str, Any]:
     # The number of a line of code may be in another font.
     is_mono = all(word.mono for word in (words[1:] if len(words) > 1 and words[0].text.isdecimal() else words))
+    is_listing = is_mono and content.via == "text_layer"
+    words = words if is_listing else [replace(word, text=word.written) for word in words]
     line: dict[str, Any] = {
         "box": _to_page_box(enclose([word.box for word in words]), content),
-        "text": _join_mono_words(words)
-        if is_mono and content.via == "text_layer"
-        else " ".join(word.text for word in words),
+        "text": _join_mono_words(words) if is_listing else " ".join(word.text for word in words),
         "size": round(statistics.median(word.size for word in words), 1),
     }
     if all(word.bold for word in words):

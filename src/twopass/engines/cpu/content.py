@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from twopass.document import Rect
+from twopass.text import superscripts
 
 
 class StyledRun(NamedTuple):
@@ -40,6 +41,16 @@ class StyledWord:
     from_pixels: bool = False
     block: int = -1
     is_piece: bool = False
+
+    @property
+    def written(self) -> str:
+        """The text, with superscripts and subscripts beside other characters as Unicode has them: "m²", not "m2"."""
+        text = self.text
+        for start, end, style in self.runs:
+            script = style[-1:]
+            if script in ("^", "_") and (start > 0 or end < len(text)):
+                text = text[:start] + superscripts.to_unicode(text[start:end], script) + text[end:]
+        return text
 
 
 def join_words(first: StyledWord, second: StyledWord) -> StyledWord:

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from twopass.families.layout.page_layout import LayoutLine
-from twopass.text import markdown_escapes
+from twopass.text import markdown_escapes, superscripts
 
 _MARKERS = {"b": "**", "i": "*", "bi": "***"}
 _TAGS = {"^": "sup", "_": "sub"}
@@ -122,5 +122,7 @@ def _mark(text: str, style: str) -> str:
     if not style or not core:
         return text
     tag = _TAGS.get(style)
+    if tag:
+        text, core = superscripts.from_unicode(text), superscripts.from_unicode(core)
     begin, end = (f"<{tag}>", f"</{tag}>") if tag else (_MARKERS[style],) * 2
     return text.replace(core, f"{begin}{core}{end}", 1)

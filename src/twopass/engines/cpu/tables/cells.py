@@ -228,7 +228,7 @@ def _iterate_cells(owners: dict[_Slot, _Slot], slots: _Slots) -> Iterator[GridCe
         groups.setdefault(owner, []).append(slot)
     for first, group in sorted(groups.items()):
         words = sorted((word for slot in group for word in slots.get(slot, ())), key=lambda w: w.line)
-        text = "\n".join(" ".join(word.text for word in line) for line in group_rows(words))
+        text = "\n".join(" ".join(word.written for word in line) for line in group_rows(words))
         row_span = max(r for r, _ in group) - first[0] + 1
         col_span = max(c for _, c in group) - first[1] + 1
         yield GridCell(first[0], first[1], row_span, col_span, text, header=False)

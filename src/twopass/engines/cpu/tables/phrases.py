@@ -17,6 +17,7 @@ from twopass.engines.cpu.reading_order import group_rows_as_placed
 
 WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase
 LINE_GAP = 0.35  # of the type size, for words that MuPDF or OCR found in two lines
+THOUSANDS_GAP = 0.3  # of the type size: a thin space has 0.2, a word space of most fonts 0.25 to 0.28
 SIGN_GAP = 6.0  # of the type size: a currency or percent sign belongs to its number across this much space
 MIN_GAP = 1.0  # points of white space between two columns
 MIN_SUPPORT = 2  # phrases on both sides of a gap for each that crosses it
@@ -29,6 +30,7 @@ MAX_HEADER_LINES = 4  # lines of text in a table's header
 _Edge = tuple[int, int]  # points: where a word ends and the next one begins
 _SIGN_BEFORE = re.compile(r"[$€£¥₩]+")
 _NUMBER = re.compile(r"[-+−–±(]?[$€£¥₩]?\d[\d.,'’:/–-]*[%)*†‡]*")
+_FIRST_DIGITS, _NEXT_DIGITS = re.compile(r"[-+−–±(]?[$€£¥₩]?\d{1,3}"), re.compile(r"\d{3}(?:[.,]\d+)?[%)*†‡]*")
 _SIGN_AFTER = re.compile(r"[%)\]*†‡]+")
 
 
@@ -74,7 +76,7 @@ def _find_aligned_edges(lines: Sequence[Sequence[StyledWord]]) -> set[_Edge]:
     """
     starts: dict[_Edge, list[float]] = {}
     for one, other in (pair for line in lines for pair in pairwise(line)):
-        if _NUMBER.fullmatch(one.text):
+        if _NUMBER.fullmatch(one.text) and not _is_one_number(one, other):
             starts.setdefault(_to_edge(one, other), []).append(one.box.x0)
 
     def is_aligned(edge: _Edge) -> bool:
@@ -83,6 +85,12 @@ def _find_aligned_edges(lines: Sequence[Sequence[StyledWord]]) -> set[_Edge]:
         return len(places) >= MIN_ALIGNED and max(places) - min(places) > MIN_RAGGED
 
     return set(filter(is_aligned, starts))
+
+
+def _is_one_number(one: StyledWord, other: StyledWord) -> bool:
+    """Whether two words are groups of digits of one number, as thin spaces separate thousands."""
+    is_close = one.line == other.line and other.box.x0 - one.box.x1 <= THOUSANDS_GAP * _measure_size(other)
+    return is_close and bool(_FIRST_DIGITS.fullmatch(one.text) and _NEXT_DIGITS.fullmatch(other.text))
 
 
 def _to_edge(one: StyledWord, other: StyledWord) -> _Edge:
