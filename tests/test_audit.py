@@ -7,6 +7,7 @@ import pytest
 from tests.fakes import documents
 from twopass.document import Checkpoint, Finding, FindingKind, Flag, Page, PageAudit, Problem, State, Status
 from twopass.errors import Code
+from twopass.pages.text_layer import NO_LAYER
 from twopass.result import AuditSum, DocumentResult, Result
 from twopass.steps import audit
 
@@ -104,6 +105,19 @@ def test_a_page_of_an_earlier_version_gets_an_audit(
     assert [finding.kind for finding in restored.page.audit.findings] == kinds
     assert (restored.page.audit.words_seen, restored.page.audit.words_read) == (None, 4)
     assert audit.restore(restored) is restored
+
+
+def test_characters_without_a_meaning_are_found_on_every_page() -> None:
+    """Signs are dropped with a count, which is no loss; what the element's flags say is found as well."""
+    element = documents.element("text", "\ue001 The price of \x93salt\x94 in the old harbour.").with_flags(Flag.LOOP)
+
+    audited = audit.complete_unread(documents.checkpoint(1, element), NO_LAYER)
+
+    assert audited.elements[0].text == "The price of “salt” in the old harbour."
+    assert {finding.kind for finding in audited.page.audit.findings} == {  # type: ignore[union-attr]
+        FindingKind.SIGNS_DROPPED, FindingKind.ANSWER_LOOPED,
+    }  # fmt: skip
+    assert Code.UNKNOWN_CHARACTERS in {problem.code for problem in audited.problems}
 
 
 def test_a_reason_for_the_text_layer_is_no_loss() -> None:

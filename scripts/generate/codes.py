@@ -255,6 +255,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "A part of the page is damaged in the file and was repaired while it was drawn.",
         "Compare the page with the file.",
     ),
+    Code.UNKNOWN_CHARACTERS: (
+        "The text has characters that their font does not name. Signs that stand alone, such as bullets and arrows, "
+        "were left out, which is no loss; words keep them.",
+        "Compare the page with the file, or read it with an engine that reads pictures.",
+    ),
     Code.WORDS_LOST: (
         "The model's answer has words that are in no element of the page.",
         "The page's checkpoint has the whole answer. Report the page if you may share it.",

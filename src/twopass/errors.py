@@ -98,6 +98,7 @@ class Code(StrEnum):
     CONTENT_LOST = "CONTENT_LOST", None, "the page is damaged, and nothing of it is drawn"
     IMAGE_LOST = "IMAGE_LOST"
     CONTENT_ALTERED = "CONTENT_ALTERED"
+    UNKNOWN_CHARACTERS = "UNKNOWN_CHARACTERS"
     WORDS_LOST = "WORDS_LOST"
     FORMAT_LOST = "FORMAT_LOST"
 

@@ -166,3 +166,11 @@ def reduce_to_letters(text: str) -> str:
 def test_any_layer_gives_a_text(placed: list[tuple[str, tuple[int, int]]]) -> None:
     """Words of any characters in any lines give some text within the limit."""
     assert len(write_words(placed)) <= MAX_CHARACTERS
+
+
+def test_a_word_on_two_lines_keeps_its_line_end() -> None:
+    """The document's words decide on the hyphen, also where only the layer is shown."""
+    places = {"old": Box(0.1, 0.1, 0.2, 0.12), "har-": Box(0.2, 0.1, 0.3, 0.12), "bours": Box(0.1, 0.13, 0.2, 0.15)}
+    layer = TextLayer.of(Word(box, text) for text, box in places.items())
+
+    assert [element.text for element in to_paragraph_elements(layer, 1)] == ["old har-\nbours"]

@@ -152,6 +152,24 @@ class FindingKind(StrEnum):
         "The answer about this page is longer than any page can be. The rest of it was cut.",
     )
 
+    SIGNS_DROPPED = _Row(
+        "signs_dropped",
+        Code.UNKNOWN_CHARACTERS,
+        Unit.PARTS,
+        "left out: signs that their font does not name",
+        "The font does not say what some signs of this text are, such as bullets and arrows. They were left out.",
+        is_loss=False,
+        advice="compare them with the page",
+    )
+    CHARACTERS_UNKNOWN = _Row(
+        "characters_unknown",
+        Code.UNKNOWN_CHARACTERS,
+        Unit.WORDS,
+        "with characters that their font does not name",
+        "The font does not say what some characters of these words are.",
+        advice="read the page with an engine that reads pictures",
+    )
+
     # Between the answer and the document
     WORDS_LOST = _Row(
         "words_lost",

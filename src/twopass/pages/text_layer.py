@@ -124,9 +124,19 @@ def _is_same_paragraph(box: Box, previous: Box) -> bool:
     return box.y0 - previous.y0 > 0 and box.y0 - previous.y1 <= SAME_PARAGRAPH * previous.height
 
 
+def _write_lines(paragraph: Sequence[Word]) -> Iterator[str]:
+    line = [paragraph[0]]
+    for word in paragraph[1:]:
+        if abs(word.box.centre[1] - line[-1].box.centre[1]) > SAME_LINE * line[-1].box.height:
+            yield " ".join(one.text for one in line)
+            line = []
+        line.append(word)
+    yield " ".join(one.text for one in line)
+
+
 def _fill(element: Element, paragraph: Sequence[Word], index: int) -> Element:
     """Put the paragraph's text and box into an element."""
-    text = " ".join(word.text for word in paragraph)
+    text = prose.unwrap("\n".join(_write_lines(paragraph)))
     box = enclose(word.box for word in paragraph)
     update = {"id": make_element_id(element.page, index), "boxes": (box,), "text": text, "markdown": text}
     return element.model_copy(update=update)

@@ -14,7 +14,7 @@ from twopass.errors import Code
 from twopass.pages.text_layer import TextLayer
 from twopass.steps import fallback
 from twopass.steps.page_context import PageContext
-from twopass.text import prose
+from twopass.text import prose, unknown_characters
 
 # What an element's flags say about its contents. The first that an element has decides.
 _KINDS: Mapping[Flag, FindingKind] = MappingProxyType(
@@ -38,13 +38,15 @@ async def complete(page: PageContext, first: Checkpoint, second: Checkpoint) -> 
     asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
     ended = await _end_unread(page, second, asked)
     again = sum(element.read_by == 2 for element in ended.elements)
-    audit = _audit(ended, page.rendered.words).model_copy(update={"regions": len(asked), "read_again": again})
-    return _report(_with_audit(ended, audit))
+    ended, found = _resolve_characters(ended)
+    audit = _audit(ended, page.rendered.words).with_findings(found)
+    return _report(_with_audit(ended, audit.model_copy(update={"regions": len(asked), "read_again": again})))
 
 
 def complete_unread(checkpoint: Checkpoint, words: TextLayer) -> Checkpoint:
     """The page with its audit if it was not rendered, so that no pass read it, and `words` are shown instead."""
-    return _report(_with_audit(checkpoint, _audit(checkpoint, words)))
+    checkpoint, found = _resolve_characters(checkpoint)
+    return _report(_with_audit(checkpoint, _audit(checkpoint, words).with_findings(found)))
 
 
 def restore(checkpoint: Checkpoint) -> Checkpoint:
@@ -66,6 +68,11 @@ def _audit(page: Checkpoint, words: TextLayer | None = None) -> PageAudit:
     audit = audit.with_findings(list(_find_reported(page, audit)))
     seen = sum(len(prose.split_words(text)) for text in words.texts) if words else None
     return audit.model_copy(update={"words_seen": seen, "words_read": sum(map(_count_words, page.elements))})
+
+
+def _resolve_characters(page: Checkpoint) -> tuple[Checkpoint, list[Finding]]:
+    elements, findings = unknown_characters.resolve(page.elements)
+    return page.model_copy(update={"elements": tuple(elements)}), findings
 
 
 def _find_kind(element: Element) -> FindingKind | None:

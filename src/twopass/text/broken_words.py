@@ -6,9 +6,9 @@ belongs to the word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from twopass.document import Element, Kind, Table
+from twopass.document import Element, Kind
 from twopass.text import hyphenation, table_markup
 from twopass.text.hyphenation import Vocabulary
 
@@ -46,15 +46,6 @@ def _join(element: Element, vocabulary: Vocabulary, language: str | None) -> Ele
         visible = join(element.figure.visible_text)
         update["figure"] = element.figure.model_copy(update={"visible_text": visible})
     if element.table:
-        table = _join_in_table(element.table, join)
+        table = table_markup.change_texts(element.table, join)
         update |= {"table": table, "markdown": table.markdown or table.html, "text": table_markup.to_text(table)}
     return element.model_copy(update=update)
-
-
-def _join_in_table(table: Table, join: Callable[[str], str]) -> Table:
-    """The table with the broken words of its cells joined; our own markup is written again."""
-    cells = tuple(cell.model_copy(update={"text": join(cell.text)}) for cell in table.cells)
-    if table.html == table_markup.to_html(table.cells):
-        return table_markup.build_table(table.rows, table.cols, cells)
-    markdown = join(table.markdown) if table.markdown else None
-    return table.model_copy(update={"cells": cells, "html": join(table.html), "markdown": markdown})

@@ -35,6 +35,15 @@ def _fill_grid(rows: int, cols: int, cells: Sequence[Cell]) -> list[list[str]]:
     return [[texts.get((row, col), "") for col in range(cols)] for row in range(rows)]
 
 
+def change_texts(table: Table, change: Callable[[str], str]) -> Table:
+    """The table with other texts in its cells; markup of our own is written again."""
+    cells = tuple(cell.model_copy(update={"text": change(cell.text)}) for cell in table.cells)
+    if table.html == to_html(table.cells):
+        return build_table(table.rows, table.cols, cells)
+    markdown = change(table.markdown) if table.markdown else None
+    return table.model_copy(update={"cells": cells, "html": change(table.html), "markdown": markdown})
+
+
 def to_text(table: Table) -> str:
     """The text of all cells, one line per row."""
     lines: dict[int, list[str]] = {}

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.document import Rect
-from twopass.engines.cpu import layer_words, symbol_fonts
+from twopass.engines.cpu import layer_words
 from twopass.engines.cpu.content import StyledWord
+from twopass.text import symbol_fonts
 
 TIMES = pymupdf.Font("tiro")
 SIZE = 11.0

@@ -14,11 +14,10 @@ from difflib import SequenceMatcher
 from itertools import chain, groupby
 
 from twopass.document import Rect, enclose
-from twopass.engines.cpu import symbol_fonts
 from twopass.engines.cpu.content import StyledWord
 from twopass.pages import ocr
 from twopass.pages.strips import Array
-from twopass.text import prose
+from twopass.text import prose, symbol_fonts
 from twopass.text.confidence import measure_plausibility
 
 LINES_PER_SAMPLE, MIN_SAMPLES, MAX_SAMPLES = 12, 8, 24  # lines: 0.2-0.6 s of CPU time; newspapers differ by region

@@ -17,10 +17,10 @@ from types import MappingProxyType
 from typing import Any
 
 from twopass.document import Rect, enclose
-from twopass.engines.cpu import bidi, symbol_fonts, widgets
+from twopass.engines.cpu import bidi, widgets
 from twopass.engines.cpu.content import StyledRun, StyledWord
 from twopass.pages import source_files
-from twopass.text import direction
+from twopass.text import direction, symbol_fonts
 from twopass.text.prose import is_garbage
 
 # ---- letters, and the words that they form ----
@@ -328,10 +328,17 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
     raw_words = textpage.extractWORDS()
     text_blocks = [block for block in blocks if block["type"] == 0]
     placed = _place_words(raw_words, text_blocks, textpage)
-    words = tuple(_build_words(raw_words, text_blocks, placed))
+    words = _replace_controls(tuple(_build_words(raw_words, text_blocks, placed)))
     is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
     words = widgets.add_marks(page, words)
     return blocks, LayerWords(words, hidden), is_scan
+
+
+def _replace_controls(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ...]:
+    if not symbol_fonts.has_few_controls([word.text for word in words]):
+        return words
+    pairs = ((word, symbol_fonts.replace_controls(word.text)) for word in words)
+    return tuple(word if word.text == text else replace(word, text=text) for word, text in pairs)
 
 
 @contextmanager

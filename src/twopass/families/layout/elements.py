@@ -32,7 +32,7 @@ _TITLE_SIZE_RATIO = 1.25  # how much larger than every other heading of page 1 t
 _LEVELS = ((1.4, 1), (1.15, 2), (0.98, 3))
 _INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
 _SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
-_UNNAMED_BULLET = re.compile(r"^\ufffd(?=\s+\S)")
+_UNNAMED_BULLET = re.compile(r"^[\ufffd\ue000-\uf8ff](?=\s+\S)")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
 _ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{prose.HAN}{prose.HANGUL}])")
 
