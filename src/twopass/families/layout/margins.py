@@ -1,7 +1,8 @@
 """Tell the headers, footers, page numbers and margin notes of one page from its body.
 
 The layout model's labels are checked against the page: a header or footer is the outermost text, apart from the body,
-short and no sentence. What fails the check stays in the body.
+short and no sentence. What fails the check may be a footnote or a part of the text. Whether a header leaves the body is
+decided by the whole document, which repeats it or does not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from twopass.families.layout.page_layout import LayoutLine, LayoutRegion, PageLayout
-from twopass.text import footnotes, prose
+from twopass.text import footnotes, page_numbers, prose
 from twopass.text.page_furniture import BAND
 
 _LABELS = frozenset({"page-header", "page-footer"})
@@ -28,11 +29,6 @@ _MAX_PHRASE_WORDS = 6  # a longer text that ends like a sentence is one
 _MIN_VERTICAL_LINES = 3  # of a page that is set sideways; a note along the edge of a page of pictures has one or two
 _VERTICAL_RATIO = 2.0  # height over width of a line that runs up or down the page
 
-_PAGE_NUMBER = re.compile(
-    r"\W*+(?:page|seite|p\.|s\.|第)?\s*+(?:\d{1,4}|(?=[ivxl])l?x{0,3}(?:ix|iv|v?i{0,3}))"
-    r"(?:\s*(?:(?:of|von|de|/)\s*\d{1,4}|页|頁|쪽))?\W*",
-    re.IGNORECASE,
-)
 _IMPRINT = re.compile(
     r"©|\(c\) \d{4}|copyright|all rights reserved|\b(?:doi|issn|isbn|arxiv|vol\.|pp\.|pages)\b|https?://|www\."
     r"|proceedings|conference|journal|downloaded|licen[sc]ed",
@@ -128,7 +124,7 @@ class _Page:
         A number directly below or above text, such as the last one of a column of prices, is not alone.
         """
         is_text = region.label in ("text", "orphan", *_LABELS) and bool(region.lines)
-        if not is_text or not _PAGE_NUMBER.fullmatch(region.text):
+        if not is_text or not page_numbers.parse(region.text):
             return False
         start, end = self.extent(region)
         if end < _PAGE_NUMBER_BAND or start > 1 - _PAGE_NUMBER_BAND:
@@ -184,7 +180,7 @@ class _Page:
         """Whether a region is a page number at the edge, or text along the paper's edge."""
         start, end = self.extent(region)
         is_edge = end < _PAGE_NUMBER_BAND or start > 1 - _PAGE_NUMBER_BAND
-        is_number = bool(region.lines) and is_edge and bool(_PAGE_NUMBER.fullmatch(region.text))
+        is_number = bool(region.lines) and is_edge and page_numbers.parse(region.text) is not None
         return is_number or (not self.is_turned and self.is_stamp(region))
 
     def _may_be_note(self, region: LayoutRegion) -> bool:
@@ -200,7 +196,7 @@ class _Page:
         if _NOTE_INSIDE.search(text):
             return True
         note = footnotes.parse_note(text)
-        if note is None or not footnotes.is_note(text) or _PAGE_NUMBER.fullmatch(text):
+        if note is None or not footnotes.is_note(text) or page_numbers.parse(text):
             return False
         if not note[0].isdecimal() or not note[1][:1].isalpha() or prose.ends_sentence(note[1]):
             return True
@@ -225,7 +221,7 @@ def _split_page_numbers(region: LayoutRegion, layout: PageLayout) -> list[Layout
 
 def _is_number_beside(line: LayoutLine, other: LayoutLine) -> bool:
     """Whether a line is a number and the other one has words: in a column of numbers, none is the page's."""
-    return bool(_PAGE_NUMBER.fullmatch(line.text)) and any(map(str.isalpha, other.text))
+    return page_numbers.parse(line.text) is not None and any(map(str.isalpha, other.text))
 
 
 def _is_apart(upper: LayoutLine, lower: LayoutLine) -> bool:

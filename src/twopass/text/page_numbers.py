@@ -1,0 +1,140 @@
+"""Recognise page numbers: "17", "– xiv –", "Page 3 of 12", "3/12", "Seite 3", "第3页", "A-3", also beside a title."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+_MAX_LENGTH = 60  # characters of a page number with all that belongs to it
+_MAX_TITLE = 200  # characters of a line that may begin or end with one
+_ROMAN_NUMBER = r"(?=[ivxlc])c{0,3}(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})"
+_ROMAN_DIGITS = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
+_WORD = (
+    r"(?:pages?|p\s?a\s?g\s?e|p[aá]g(?:inas?|s)?\.?|pp?\.|pg\.?|seite|blatt|s\.|sida|side|sivu|strona|str\.?|bladzijde"
+    r"|blz\.?|страница|стр\.?|с\.|σελ(?:ίδα|\.)?|sayfa|sheet|folio|fol\.|trang|صفحة|الصفحة|עמוד)"
+)
+_OF = r"(?:of|out of|von|de|di|sur|av|af|van|z|ze|из|από|/|من|מתוך)"
+_NUMBER = rf"(?P<number>\d{{1,4}}|{_ROMAN_NUMBER})"
+_TOTAL = rf"(?:\s*{_OF}\s*(?P<total>\d{{1,4}}))"
+_SIGNS = r"[\s\-–—―−|·•.,:()\[\]<>~*]*"
+# What says of itself that it is a page number.
+_NAMED = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"{_WORD}\s*[|:.\-–—]?\s*{_NUMBER}{_TOTAL}?",
+        rf"(?P<number>\d{{1,4}})\s*[|·•\-–—]?\s*{_WORD}",  # "3 | Page"
+        rf"(?P<number>\d{{1,4}}){_TOTAL}",
+        rf"[-–—―−]\s*{_NUMBER}\s*[-–—―−]",
+        r"第?\s*(?P<number>\d{1,4})\s*(?:页|頁|ページ|쪽|페이지|面)(?:\s*[/,，]?\s*[共全총]\s*(?P<total>\d{1,4})\s*(?:页|頁|ページ|쪽|페이지)?)?",
+        r"第\s*(?P<number>\d{1,4})\s*(?:页|頁|ページ)?\s*[/,，]\s*[共全]?\s*(?P<total>\d{1,4})\s*(?:页|頁|ページ)?",
+    )
+)
+_BARE = re.compile(_NUMBER, re.IGNORECASE)
+_OF_SECTION = re.compile(r"[A-Z]{1,2}\s?[-–.]\s?(?P<number>\d{1,3})|\d{1,2}\s?[-–]\s?(?P<second>\d{1,3})")
+_MONTH = (
+    r"jan(?:uary?|uar|vier)?|feb(?:ruary?|ruar)?|févr?(?:ier)?|mar(?:ch|s|zo)?|märz|apr(?:il)?|avr(?:il)?|ma[iy]o?"
+    r"|jui?n[ei]?o?|jul[iy]o?|juil(?:let)?|aug(?:ust)?|août|sept?(?:emb(?:er|re))?|o[ck]t(?:ob(?:er|re))?"
+    r"|nov(?:emb(?:er|re))?|d[eé][cz](?:emb(?:er|re))?"
+)
+_DAY_AND_MONTH = re.compile(rf"\s*\d{{1,2}}(?:st|nd|rd|th|\.)?\s*(?:{_MONTH})\b", re.IGNORECASE)
+# What a number after it counts, other than pages: "Chapter 3", "Invoice 17", "No. 5".
+_COUNTED = re.compile(
+    r"(?:article|art|section|sec|clause|chapter|chap|part|annex|appendix|schedule|exhibit|question|item|step|artikel|§"
+    r"|abschnitt|kapitel|teil|anhang|anlage|frage|volume|vol|band|issue|heft|figure|fig|table|tab|lot|unit|room|day|week"
+    r"|invoice|rechnung|facture|factura|fattura|receipt|quittung|beleg|order|auftrag|bestellung|delivery|lieferschein"
+    r"|bill|offer|angebot|quote|statement|contract|vertrag|policy|police|customer|kunde|client|account|konto|case|akte"
+    r"|file|claim|ticket|ref|reference|id|code|serial|number|nummer|numéro|no|nr|n|num|copy|form|letter|slide|lesson"
+    r"|house|plot|parcel|patient|student|member|record|certificate|permit|licence|license)\.?|[#№:=°$€£¥+]"
+    rf"|(?:{_MONTH})\.?",
+    re.IGNORECASE,
+)
+_AT_START = re.compile(r"(\d{1,3})(?:\s*[|·•–—]\s*|\s+)(?=[^\W\d_])")
+_AT_END = re.compile(r"(?:\s*[|·•–—]\s*|\s+)(\d{1,3})$")
+
+
+class PageNumber(NamedTuple):
+    """A text that is a page number by its form.
+
+    `is_named` if it says so itself, such as "Page 3" or "3/12". Of the others, those that are not `is_plain` need the
+    other pages to be believed: "1034" may be a year or an amount, "IV" a part, "A-3" a form.
+    """
+
+    value: int
+    is_named: bool = False
+    is_plain: bool = True
+
+
+class NumberedTitle(NamedTuple):
+    """A line apart from the page number at its beginning or end."""
+
+    title: str
+    number: PageNumber
+
+
+def parse(text: str) -> PageNumber | None:
+    """The page number that a text is; None if it is anything else."""
+    if len(text) > _MAX_LENGTH:
+        return None
+    text = _normalize(text)
+    if number := _parse_named(text) or _parse_named(_strip_signs(text)):
+        return number
+    bare = _strip_signs(text)
+    if found := _BARE.fullmatch(bare):
+        is_plain = len(bare) < 4 if bare.isdecimal() else bare.islower()
+        return PageNumber(_read(found["number"]), is_plain=is_plain)
+    found = _OF_SECTION.fullmatch(bare)
+    return PageNumber(int(found["number"] or found["second"]), is_plain=False) if found else None
+
+
+def split(text: str) -> NumberedTitle | None:
+    """A line apart from the page number at its beginning or end; None if it has none, or nothing else."""
+    if len(text) > _MAX_TITLE:
+        return None
+    text = " ".join(_normalize(text).split())
+    words = text.split(" ")
+    for count in range(min(6, len(words) - 1), 0, -1):
+        for title, number in ((words[:-count], words[-count:]), (words[count:], words[:count])):
+            if (found := _parse_named(_strip_signs(" ".join(number)))) and (rest := _strip_signs(" ".join(title))):
+                return NumberedTitle(rest, found)
+    if (found_at := _AT_END.search(text)) and not _is_counted(text[: found_at.start()]):
+        rest = _strip_signs(text[: found_at.start()])
+        return NumberedTitle(rest, PageNumber(int(found_at[1]))) if rest else None
+    if (found_at := _AT_START.match(text)) and not begins_date(text):
+        return NumberedTitle(_strip_signs(text[found_at.end() :]), PageNumber(int(found_at[1])))
+    return None
+
+
+def begins_date(text: str) -> bool:
+    """Whether a text begins with the day and the month of a date."""
+    return bool(_DAY_AND_MONTH.match(text))
+
+
+def _normalize(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).strip()
+
+
+def _strip_signs(text: str) -> str:
+    return re.sub(rf"^{_SIGNS}|{_SIGNS}$", "", text)
+
+
+def _parse_named(text: str) -> PageNumber | None:
+    for form in _NAMED:
+        if found := form.fullmatch(text):
+            value, total = _read(found["number"]), found.groupdict().get("total")
+            return PageNumber(value, is_named=True) if total is None or value <= int(total) else None
+    return None
+
+
+def _read(number: str) -> int:
+    """The value of an Arabic or Roman number."""
+    if number.isdecimal():
+        return int(number)
+    digits = [_ROMAN_DIGITS[letter] for letter in number.lower()]
+    return sum(-one if one < max(digits[n:]) else one for n, one in enumerate(digits))
+
+
+def _is_counted(before: str) -> bool:
+    """Whether a text ends in a word or sign that counts something else than pages."""
+    last = before.rsplit(None, 1)[-1:] or [""]
+    return bool(_COUNTED.fullmatch(last[0].lstrip("(["))) or bool(_COUNTED.fullmatch(last[0][-1:]))
