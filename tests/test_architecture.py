@@ -26,8 +26,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "values": (),
     "locations": (),
     "models": ("errors",),
-    "settings": ("errors", "models"),
     "format_options": ("values",),
+    "settings": ("errors", "format_options", "models"),
     "page_range": (),
     "document": ("errors", "values"),
     "result": ("document", "errors", "page_range", "values"),
@@ -72,9 +72,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "runtime", "settings", "storage", "telemetry", "values", "worker",
     ),
     "cli": (
-        "acceptance", "contexts", "document", "engines", "errors", "families", "fleet", "formats", "job", "locations",
-        "models", "page_range", "pages", "pipeline", "result", "runtime", "server", "settings", "steps", "storage",
-        "telemetry", "text", "values", "version", "worker",
+        "acceptance", "contexts", "document", "engines", "errors", "families", "fleet", "format_options", "formats",
+        "job", "locations", "models", "page_range", "pages", "pipeline", "result", "runtime", "server", "settings",
+        "steps", "storage", "telemetry", "text", "values", "version", "worker",
     ),
 }  # fmt: skip
 
@@ -165,7 +165,12 @@ HOMES = {
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},
     "simplemma": {"text/hyphenation.py"},
-    "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py", "settings.py"},
+    "rapidfuzz": {
+        "acceptance/greedy_tokens.py",
+        "families/agreement.py",
+        "settings.py",
+        "text/page_furniture.py",
+    },
     "apted": {"acceptance/scores.py"},
     "prometheus_client": {"acceptance/run.py", "telemetry/metrics.py"},
     "pynvml": {"runtime/nvml.py"},

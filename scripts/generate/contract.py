@@ -51,6 +51,9 @@ JOB: Mapping[str, str] = {
     "markdown": "options of `document.md`: `front_matter`, `images` (`folder`, `data`), `maths`, `tables` (`auto`, "
     "`html`, `gfm`), `page_marks`, `furniture`, `merge_tables`; not part of the document id",
     "chunks": "chunk sizes in `chunks.jsonl`: `max_tokens`, `min_tokens`; not part of the document id",
+    "furniture": "headers, footers and page numbers in `document.md`, `document.html` and `chunks.jsonl`: `auto` "
+    "leaves out page numbers and what three pages repeat, `keep` nothing, `omit` also what is only labelled as a "
+    "header or footer; default: as the existing document has them, else `auto`; not part of the document id",
     "password": "of an encrypted PDF",
     "language": "a hint for OCR and keywords: `en`, `ko`, `zh` …",
     "sampling": "sampling parameters that override the defaults",

@@ -6,7 +6,7 @@ They only change how artefacts are written, not how documents are read, so they 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -35,6 +35,23 @@ class Tables(StrEnum):
     GFM = "gfm"
 
 
+class Furniture(StrEnum):
+    """What becomes of running headers, running footers and page numbers in the text formats.
+
+    `auto` leaves out what three pages repeat, and page numbers; `keep` nothing; `omit` also what is only labelled as a
+    header or footer.
+    """
+
+    AUTO = "auto"
+    KEEP = "keep"
+    OMIT = "omit"
+
+
+def accept_boolean_furniture(value: Any) -> Any:
+    """A validator of furniture, which was true or false before it had three values."""
+    return (Furniture.KEEP if value else Furniture.AUTO) if isinstance(value, bool) else value
+
+
 class Markdown(Value):
     """How document.md and document.html are written; `front_matter`, `maths` and `tables` concern document.md only."""
 
@@ -43,8 +60,10 @@ class Markdown(Value):
     maths: Maths = Maths.DOLLAR
     tables: Tables = Tables.AUTO
     page_marks: bool = True
-    furniture: bool = False
+    furniture: Furniture = Field(Furniture.AUTO, description="true, as before: keep; false: auto")
     merge_tables: bool = True
+
+    _accept_boolean = field_validator("furniture", mode="before")(accept_boolean_furniture)
 
 
 class Chunks(Value):

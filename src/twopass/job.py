@@ -19,7 +19,7 @@ from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationE
 
 from twopass import locations
 from twopass.errors import Code, InvalidJob, suggest
-from twopass.format_options import Chunks, FormatOptions, Markdown
+from twopass.format_options import Chunks, FormatOptions, Furniture, Markdown, accept_boolean_furniture
 from twopass.locations import Scheme
 from twopass.page_range import PageRange
 from twopass.result import RESULT_DOCUMENTS
@@ -101,6 +101,7 @@ class Format(StrEnum):
 _OPTION_FORMATS = {
     "markdown": frozenset({Format.MARKDOWN, Format.HTML, Format.ZIP}),
     "chunks": frozenset({Format.CHUNKS}),
+    "furniture": frozenset({Format.MARKDOWN, Format.HTML, Format.CHUNKS, Format.ZIP}),
 }
 _ZIP_CONTENTS = frozenset({Format.DOCJSON, Format.MARKDOWN})  # document.zip always holds these
 
@@ -210,6 +211,11 @@ class Job(Value, populate_by_name=True):
         default=None, description="options of document.md and document.html; null: keep the existing document's"
     )
     chunks: Chunks | None = Field(default=None, description="chunk sizes; null: keep the existing document's")
+    furniture: Furniture | None = Field(
+        default=None,
+        description="headers, footers and page numbers in document.md, document.html and chunks.jsonl; null: as "
+        "`markdown` or the existing document says, else auto",
+    )
     password: Secret | None = None
     language: str | None = Field(default=None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
     sampling: SamplingOptions = SamplingOptions()
@@ -224,6 +230,7 @@ class Job(Value, populate_by_name=True):
     )
 
     _refuse_boolean = field_validator("dpi", "max_crops", "deadline_s", mode="before")(refuse_boolean)
+    _accept_boolean = field_validator("furniture", mode="before")(accept_boolean_furniture)
 
     @model_validator(mode="before")
     @classmethod
@@ -259,6 +266,8 @@ class Job(Value, populate_by_name=True):
             raise ValueError(f"prompt: {'required' if needs_prompt else 'not used'} with task {self.task}")
         if self.slice and not self.resume:
             raise ValueError("slice: cannot be combined with resume false, which writes to a separate folder")
+        if self.furniture and self._markdown_furniture not in (None, self.furniture):
+            raise ValueError("furniture: contradicts markdown.furniture; set one of them")
         if self.task is Task.CUSTOM and (self.prompt or "").count("<image>") != 1:
             raise ValueError("prompt: must contain <image> exactly once")
         return self
@@ -293,7 +302,7 @@ class Job(Value, populate_by_name=True):
             if len(source) > _MAX_LOCATION_LENGTH and not locations.DATA.begins(source):
                 raise InvalidJob(Code.INVALID_JOB, f"sources[{number}]: longer than {_MAX_LOCATION_LENGTH} characters")
             _check_location(f"sources[{number}]", source, settings, entry_point, locations.SOURCES)
-        return parsed._resolve_output(settings)._check_options_are_used()
+        return parsed._resolve_output(settings)._check_options_are_used()._use_default_furniture(settings)
 
     def _resolve_output(self, settings: Settings) -> Job:
         output = self.output
@@ -325,6 +334,16 @@ class Job(Value, populate_by_name=True):
         return self
 
     @property
+    def _markdown_furniture(self) -> Furniture | None:
+        """The same option where it was before chunks had it."""
+        markdown = self.markdown
+        return markdown.furniture if markdown and "furniture" in markdown.model_fields_set else None
+
+    def _use_default_furniture(self, settings: Settings) -> Job:
+        is_set = self.furniture or self._markdown_furniture
+        return self if is_set else self.model_copy(update={"furniture": settings.furniture})
+
+    @property
     def page_range(self) -> PageRange | None:
         return PageRange.parse(self.pages) if self.pages else None
 
@@ -341,8 +360,12 @@ class Job(Value, populate_by_name=True):
 
     def resolve_format_options(self, previous: FormatOptions | None) -> FormatOptions:
         """The options of artefacts: the job's, where it sets none those of the existing document, else the defaults."""
-        requested = {name: getattr(self, name) for name in _OPTION_FORMATS if getattr(self, name) is not None}
-        return (previous or FormatOptions()).model_copy(update=requested)
+        fields = [name for name in FormatOptions.model_fields if getattr(self, name) is not None]
+        options = (previous or FormatOptions()).model_copy(update={name: getattr(self, name) for name in fields})
+        if self.furniture is None:
+            return options
+        markdown = options.markdown.model_copy(update={"furniture": self.furniture})
+        return options.model_copy(update={"markdown": markdown})
 
     @property
     def reading_options(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_v
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from twopass.errors import Code, InvalidSetting, suggest
+from twopass.format_options import Furniture
 from twopass.models import DEFAULT_MODEL, PRESET_NAMES, name_models
 
 MEGABYTE = 1 << 20
@@ -308,6 +309,11 @@ class JobSettings(BaseSettings):
     )
     progress_drain_s: float = Field(
         default=3.0, gt=0, description="longest wait for the last progress post before the result"
+    )
+    furniture: Annotated[Furniture | None, BeforeValidator(_lower)] = Field(
+        default=None,
+        description="headers, footers and page numbers of jobs that set no furniture: auto (leave out what three pages "
+        "repeat), keep or omit (leave out all that is labelled); null: as the existing document has them, else auto",
     )
     price_per_second: float | None = Field(
         default=None, ge=0, description="price of one GPU second; null: no cost in results"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.documents import MIDDLE, build_document, checkpoint, documents, element, plain_table, texts
 from twopass.document import Box, Document, Element, Kind, Link
-from twopass.format_options import Chunks, FormatOptions, Markdown
+from twopass.format_options import Chunks, FormatOptions, Furniture, Markdown
 from twopass.formats import chunks, markdown, splitting
 from twopass.formats.writer_input import WriterInput
 from twopass.steps import enrich
@@ -50,11 +50,11 @@ def report(*more: Element) -> Document:
 
 
 @settings(max_examples=120)
-@given(documents(), st.sampled_from([64, 128, 512]), st.booleans())
-def test_no_word_is_lost_and_no_chunk_is_too_large(document: Document, max_tokens: int, furniture: bool) -> None:
-    """Every word of document.md's body is in a chunk, ids are unique, and spans are within document.md."""
+@given(documents(), st.sampled_from([64, 128, 512]), st.sampled_from(Furniture))
+def test_no_word_is_lost_and_no_chunk_is_too_large(document: Document, max_tokens: int, furniture: Furniture) -> None:
+    """Every word of document.md is in a chunk, ids are unique, and spans are within document.md."""
     found = write_chunks(document, max_tokens, max_tokens // 2, furniture=furniture)
-    body = markdown.write(document, Markdown(page_marks=False))[0]
+    body = markdown.write(document, Markdown(page_marks=False, furniture=furniture))[0]
     text = markdown.write(document, Markdown(furniture=furniture))[0]
 
     words = {word for chunk in found for word in prose.split_words(chunk["text"])}

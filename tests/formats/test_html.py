@@ -85,7 +85,7 @@ def test_every_word_of_every_written_element_is_in_the_page(document: Document, 
     """Every word that markdown shows is in document.html with any options; broken words are joined."""
     tree = html.fromstring(html_document.write(WriterInput(document, FormatOptions(markdown=options))))
     found = find_words(tree)
-    written = [e for e in document.elements if e.is_body or options.furniture]
+    written = [e for e in document.elements if flow.is_written(e, options.furniture)]
     broken = "".join(prose.split_words("".join(e.text for e in written)))
 
     lost = {word for e in written for word in prose.split_words(expected_text(e))} - set(found)

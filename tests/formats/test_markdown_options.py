@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tests.fakes.documents import BOTTOM, any_texts, build_document, checkpoint, documents, element, plain_table
+from tests.fakes.documents import BOTTOM, TOP, any_texts, build_document, checkpoint, documents, element, plain_table
 from twopass.document import Cell, Document, Element, Formula, State, Table
 from twopass.errors import InvalidJob
-from twopass.format_options import Chunks, FormatOptions, Images, Markdown, Maths, Tables
-from twopass.formats import markdown
+from twopass.format_options import Chunks, FormatOptions, Furniture, Images, Markdown, Maths, Tables
+from twopass.formats import flow, markdown
 from twopass.job import EntryPoint, Job
 from twopass.settings import Settings
 from twopass.text import prose
@@ -27,7 +27,7 @@ markdown_options = st.builds(
     maths=st.sampled_from(Maths),
     tables=st.sampled_from(Tables),
     page_marks=st.booleans(),
-    furniture=st.booleans(),
+    furniture=st.sampled_from(Furniture),
     merge_tables=st.booleans(),
 )
 SPANS = Table(
@@ -54,7 +54,7 @@ def test_no_combination_of_options_loses_a_word(document: Document, options: Mar
     """With any combination of options every word is in the text, and spans are within it."""
     text, spans = markdown.write(document, options)
     found_words = "".join(prose.split_words(text))
-    body = [element for element in document.elements if element.is_body or options.furniture]
+    body = [element for element in document.elements if flow.is_written(element, options.furniture)]
     broken = "".join(prose.split_words("".join(element.text for element in body)))
 
     lost = [
@@ -122,9 +122,68 @@ def test_page_marks_and_furniture_follow_the_options() -> None:
     ]
     document = build_document(*pages, checkpoint(3, state=State.FAILED))
 
-    text = markdown.write(document, Markdown(page_marks=False, furniture=True))[0]
+    text = markdown.write(document, Markdown(page_marks=False, furniture=Furniture.KEEP))[0]
 
     assert text == "Line 1\n\nPage 1 of 3\n\nLine 2\n\nPage 2 of 3\n"
+
+
+def test_furniture_is_left_out_kept_or_omitted() -> None:
+    """auto believes repetition and page numbers only, keep keeps them, omit also believes the labels of one page."""
+    named = [
+        checkpoint(
+            n,
+            element("text", f"Line {n}"),
+            element("page_header", "Water Board", TOP),
+            *([element("page_footer", "Account 17 of the board", BOTTOM)] if n == 2 else []),
+            element("page_footer", str(n), BOTTOM),
+        )
+        for n in (1, 2, 3)
+    ]
+    document = build_document(*named)
+
+    def write(furniture: Furniture) -> list[str]:
+        return markdown.write(document, Markdown(page_marks=False, furniture=furniture))[0].split("\n\n")
+
+    account = "Account 17 of the board"
+    assert write(Furniture.AUTO) == ["Line 1", "Line 2", account, "Line 3\n"]
+    assert write(Furniture.OMIT) == ["Line 1", "Line 2", "Line 3\n"]
+    assert sorted("".join(write(Furniture.KEEP)).replace("\n", "")) == sorted(
+        "".join(f"Line {n}Water Board{n}" for n in (1, 2, 3)) + account
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"furniture": "omit"}, Furniture.OMIT),
+        ({"furniture": True}, Furniture.KEEP),
+        ({"furniture": False}, Furniture.AUTO),
+        ({"markdown": {"furniture": True}}, Furniture.KEEP),
+        ({"markdown": {"furniture": "omit"}}, Furniture.OMIT),
+        ({"markdown": {"maths": "\\("}, "furniture": "keep"}, Furniture.KEEP),
+        ({"markdown": {"furniture": "keep"}, "furniture": "keep"}, Furniture.KEEP),
+        ({}, Furniture.AUTO),
+    ],
+)
+def test_furniture_is_a_field_of_jobs_and_of_markdown(asked: dict[str, object], expected: Furniture) -> None:
+    """Both are the same option; true and false are what they were before it had names."""
+    job = Job.parse({"input": {"source": "a.pdf", **asked}}, Settings(), EntryPoint.LOCAL)
+
+    assert job.resolve_format_options(None).markdown.furniture is expected
+
+
+def test_furniture_changes_no_other_option_of_an_existing_document() -> None:
+    """Its file options stay; a job that says nothing keeps the document's furniture, unless a setting has another."""
+    previous = FormatOptions(markdown=Markdown(maths=Maths.BACKSLASH, furniture=Furniture.KEEP))
+
+    def resolve(settings: Settings, **asked: object) -> Markdown:
+        job = Job.parse({"input": {"source": "a.pdf", **asked}}, settings, EntryPoint.LOCAL)
+        return job.resolve_format_options(previous).markdown
+
+    assert resolve(Settings(), furniture="omit") == Markdown(maths=Maths.BACKSLASH, furniture=Furniture.OMIT)
+    assert resolve(Settings()) == previous.markdown
+    assert resolve(Settings(furniture=Furniture.OMIT)).furniture is Furniture.OMIT
+    assert resolve(Settings(furniture=Furniture.OMIT), furniture="auto").furniture is Furniture.AUTO
 
 
 def test_tables_over_pages_are_joined_unless_disabled() -> None:
@@ -157,6 +216,9 @@ def test_crops_can_be_embedded_in_the_markdown() -> None:
         ({"markdown": {"maths": "$$"}}, "markdown.maths"),
         ({"markdown": {"page_mark": False}}, "markdown.page_mark: unknown field"),
         ({"formats": ["docjson"], "markdown": {"furniture": True}}, "markdown: has no effect"),
+        ({"formats": ["docjson"], "furniture": "keep"}, "furniture: has no effect"),
+        ({"furniture": "none"}, "furniture: "),
+        ({"furniture": "omit", "markdown": {"furniture": "keep"}}, "furniture: contradicts markdown.furniture"),
         ({"chunks": {"max_tokens": 256}}, "chunks: has no effect"),
         ({"formats": ["chunks"], "chunks": {"max_tokens": 100, "min_tokens": 200}}, "chunks: min_tokens: larger"),
         ({"formats": ["pdf"]}, "formats.0"),
@@ -174,7 +236,7 @@ def test_format_options_are_not_part_of_the_identity() -> None:
     """Format options do not change reading options, and a job without them keeps the previous ones."""
     plain = Job.parse({"input": {"source": "a.pdf"}}, Settings(), EntryPoint.LOCAL)
     changed = Job.parse({"input": {"source": "a.pdf", "markdown": {"maths": "\\("}}}, Settings(), EntryPoint.LOCAL)
-    previous = FormatOptions(markdown=Markdown(furniture=True), chunks=Chunks(max_tokens=99, min_tokens=9))
+    previous = FormatOptions(markdown=Markdown(furniture=Furniture.KEEP), chunks=Chunks(max_tokens=99, min_tokens=9))
 
     assert plain.reading_options == changed.reading_options
     assert plain.resolve_format_options(previous) == previous

@@ -102,4 +102,4 @@ def test_numbers_of_a_scale_are_no_footnotes() -> None:
         checkpoint(1, element("text", "Depth870 of it."), element("page_footer", "870 870", BOTTOM))
     )
 
-    assert [e.kind for e in document.elements] == [Kind.TEXT, Kind.TEXT]
+    assert [e.kind for e in document.elements] == [Kind.TEXT, Kind.PAGE_FOOTER]

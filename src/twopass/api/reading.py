@@ -51,6 +51,7 @@ class ReadOptions(TypedDict, total=False):
     formats: Sequence[str]
     markdown: Mapping[str, Any] | None
     chunks: Mapping[str, Any] | None
+    furniture: str | None
     mode: str
     dpi: int
     max_crops: int | None

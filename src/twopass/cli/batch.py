@@ -160,6 +160,7 @@ class Arguments:
     resume: bool = True
     prints: Format | None = None
     strict: bool = False
+    furniture: str | None = None
 
     def check(self, settings: Settings) -> None:
         """Raise InvalidJob, naming the option, where no file could be read with these arguments."""
@@ -175,7 +176,12 @@ class Arguments:
             "inline": [],
             "strict": self.strict,
         }
-        optional = {"source": file.source, "pages": self.pages, "password": self.password}
+        optional = {
+            "source": file.source,
+            "pages": self.pages,
+            "password": self.password,
+            "furniture": self.furniture,
+        }
         fields = {**required, **{name: value for name, value in optional.items() if value}}
         job = Job.parse({"id": file.job_id, "input": fields, "upload": file.upload}, settings, EntryPoint.LOCAL)
         return job.model_copy(update={"output": self.output})  # no default bucket if nothing is to be kept

@@ -16,6 +16,7 @@ from twopass import locations
 from twopass import settings as worker_settings
 from twopass.cli.exit_codes import Exit
 from twopass.errors import Code, InvalidJob, InvalidSetting, TwopassError
+from twopass.format_options import Furniture as FurnitureChoice
 from twopass.job import Format
 from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, LogFormat, Settings, find_misspelt, find_similar
 
@@ -87,6 +88,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors an
 Verbose = Annotated[
     int,
     typer.Option("--verbose", "-v", count=True, metavar="", show_default=False, help="Log more; -vv logs everything."),
+]
+Furniture = Annotated[
+    str | None,
+    typer.Option(
+        "--furniture",
+        **choice(tuple(FurnitureChoice)),
+        help="Headers, footers and page numbers in Markdown, HTML and chunks: leave out what three pages repeat, keep "
+        "all, or omit all that is labelled; default: FURNITURE, or auto.",
+    ),
 ]
 Password = Annotated[str | None, typer.Option("--password", metavar="PASSWORD", help="Password of encrypted PDFs.")]
 

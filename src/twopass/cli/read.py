@@ -42,6 +42,7 @@ def command(
     pages: Annotated[
         str | None, typer.Option(metavar="RANGES", help='Pages to read, such as "1-5,8,11-"; default: all.')
     ] = None,
+    furniture: options.Furniture = None,
     password: options.Password = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="A document with a loss or a failed page counts as failed.")
@@ -92,6 +93,7 @@ def command(
         output=output or (None if stdout else str(settings.output_dir)),
         formats=tuple(dict.fromkeys(filter(None, [*written, stdout]))),  # each once
         pages=pages,
+        furniture=furniture,
         password=password,
         resume=not no_resume,
         strict=strict,

@@ -26,6 +26,7 @@ def command(
         dict[str, Any] | None,
         typer.Option(parser=options.parse_json_object, metavar="JSON", help="As in a job: '{\"max_tokens\": 256}'."),
     ] = None,
+    furniture: options.Furniture = None,
     source: Annotated[
         str | None,
         typer.Option(metavar="PLACE", help="Path or URI of the source; default: where it was when it was read."),
@@ -57,6 +58,7 @@ def command(
         formats=tuple(filter(None, formats.split(","))),
         markdown=markdown,
         chunks=chunks,
+        furniture=furniture,
         source=source,
         password=password,
         output=output,

@@ -30,6 +30,7 @@ class Arguments:
     formats: tuple[str, ...] = ()
     markdown: Mapping[str, Any] | None = None
     chunks: Mapping[str, Any] | None = None
+    furniture: str | None = None
     source: str | None = None
     password: str | None = None
     output: str | None = None
@@ -72,7 +73,12 @@ def _make_job(arguments: Arguments, stored: reparse.StoredDocument, settings: Se
     """Parse and check the arguments as fields of a job."""
     recorded = stored.details.source.uri if stored.details.source else stored.manifest.result.source
     fields: dict[str, Any] = {"source": arguments.source or recorded, "formats": list(arguments.formats)}
-    optional = {"markdown": arguments.markdown, "chunks": arguments.chunks, "password": arguments.password}
+    optional = {
+        "markdown": arguments.markdown,
+        "chunks": arguments.chunks,
+        "furniture": arguments.furniture,
+        "password": arguments.password,
+    }
     fields |= {name: value for name, value in optional.items() if value}
     job = Job.parse({"input": fields}, settings, EntryPoint.LOCAL)
     registry.check_installed(job.formats_needed)

@@ -134,7 +134,7 @@ class Flag(StrEnum):
     # Its place and role on the page
     APART = _Row(
         "apart",
-        "Labelled as a header or footer of the page, but kept as text because other pages do not repeat it.",
+        "Labelled as a header or footer, but kept in the body because fewer than three pages repeat it.",
         informs=True,
     )
     IN_MARGIN = _Row(

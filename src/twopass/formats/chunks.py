@@ -2,7 +2,7 @@
 
 A chunk ends at the end of a section or when it is full. Each part of a split table repeats the table's head, and a
 caption stays with its table or figure. Chunks are cut from a plain version of document.md, without page marks,
-marks of direction, furniture and embedded pictures; their spans refer to document.md itself.
+marks of direction and embedded pictures; their spans refer to document.md itself.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _to_json_line(row: Mapping[str, Any]) -> str:
 
 def _write_plain_markdown(inputs: WriterInput) -> tuple[str, dict[str, Span]]:
     """The text that chunks are cut from, and the elements' spans in it."""
-    plain = {"front_matter": False, "page_marks": False, "furniture": False, "images": Images.FOLDER}
+    plain = {"front_matter": False, "page_marks": False, "images": Images.FOLDER}
     options = inputs.options.markdown.model_copy(update=plain)
     return markdown.write(inputs.document, options, mark_direction=False)
 

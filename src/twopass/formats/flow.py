@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from twopass.document import HEADINGS, Cell, Document, Element, Kind, Page, Table
-from twopass.format_options import Markdown
+from twopass.document import HEADINGS, Cell, Document, Element, Flag, Kind, Page, Table
+from twopass.format_options import Furniture, Markdown
 from twopass.formats import escaping
 from twopass.text import broken_words, footnotes, hyphenation, list_items, prose, table_markup
 from twopass.text.hyphenation import Vocabulary
@@ -145,7 +145,7 @@ class Flow:
 
 def build(document: Document, options: Markdown) -> Flow:
     """The flow of the body; headers, footers and tables over pages are treated as the options say."""
-    body = [element for element in document.elements if element.is_body or options.furniture]
+    body = [element for element in document.elements if is_written(element, options.furniture)]
     by_id = {element.id: element for element in body}
     next_of = _link_continuations(body, by_id, options)
     notes, marks = _link_notes(body, by_id)
@@ -154,6 +154,13 @@ def build(document: Document, options: Markdown) -> Flow:
     first_parts = [element for element in body if element.id not in joined]
     pages, vocabulary = list(_group_by_page(document, first_parts)), broken_words.collect_vocabulary(body)
     return Flow(pages, by_id, next_of, has_title, notes, marks, vocabulary, document.meta.language)
+
+
+def is_written(element: Element, furniture: Furniture) -> bool:
+    """Whether the text formats have this element: body, and furniture as the option says."""
+    if furniture is Furniture.OMIT:
+        return element.is_body and Flag.APART not in element.flags
+    return element.is_body or furniture is Furniture.KEEP
 
 
 def choose_text(element: Element) -> InlineText:

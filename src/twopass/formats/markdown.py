@@ -1,8 +1,8 @@
 """Write document.md, and find the span of every element in it.
 
 The text holds every word of every body element; paragraphs, headings and tables that continue on a later page are
-joined. By default each page has a page mark, and furniture (headers, footers) is left out; options change both. The
-same document gives the same bytes.
+joined. By default each page has a page mark, and furniture (headers and footers that repeat, page numbers) is left out;
+options change both. The same document gives the same bytes.
 """
 
 from __future__ import annotations

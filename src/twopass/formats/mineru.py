@@ -64,6 +64,11 @@ def _make_text_as(entry_type: str) -> Callable[[Element, _Notes], _Entry]:
     return lambda element, notes: {"type": entry_type, "text": _write_text(element.text)}
 
 
+def _make_furniture_as(entry_type: str) -> Callable[[Element, _Notes], _Entry]:
+    """Readers of this format drop the types of furniture, so that a header in the body is text."""
+    return lambda element, notes: {**_make_text(element, notes), **({} if element.is_body else {"type": entry_type})}
+
+
 def _make_list(element: Element, notes: _Notes) -> _Entry:
     lines = (line.strip() for line in element.text.splitlines() if line.strip())
     return {"type": "list", "sub_type": "text", "list_items": [_write_item(line) for line in lines]}
@@ -140,7 +145,7 @@ _ENTRY_MAKERS: Mapping[Kind, Callable[[Element, _Notes], _Entry]] = {
     Kind.TABLE: _make_table,
     Kind.PICTURE: _make_image,
     Kind.CHART: _make_image,
-    Kind.PAGE_HEADER: _make_text_as("header"),
-    Kind.PAGE_FOOTER: _make_text_as("footer"),
+    Kind.PAGE_HEADER: _make_furniture_as("header"),
+    Kind.PAGE_FOOTER: _make_furniture_as("footer"),
     Kind.FOOTNOTE: _make_text_as("page_footnote"),
 }

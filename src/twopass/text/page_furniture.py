@@ -1,115 +1,137 @@
 """Mark page furniture: running headers, running footers and page numbers.
 
-The evidence is the position in the page's margins and repetition across pages, or a family's check of one page. A
-label from the model alone marks nothing as furniture, because losing a paragraph to a wrong label is worse than keeping
-a header.
+Text leaves the body only if three pages have it in the same margin, or if it is a page number. A label from the model
+or the layout alone proves nothing, because losing a paragraph, or the invoice number in a letterhead, is worse than
+keeping a header: what is labelled only stays in the body, as what it was labelled, with a flag.
 """
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import product
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
 
-from twopass.document import FURNITURE, Element, Flag, Kind, Layer
-from twopass.text import footnotes, prose
+from rapidfuzz.distance import Levenshtein
+
+from twopass.document import FURNITURE, ConfidenceMethod, Element, Flag, Kind, Layer
+from twopass.text import footnotes, page_numbers, prose
+from twopass.text.page_numbers import PageNumber
 
 _SIDE = 0.1  # of the page's width at left and right, for download notes and draft marks
 BAND = 0.12  # of the page's height at top and bottom, for running headers and footers
-_MARGIN = 0.2  # of the page's height: a number, date or URL here that is labelled header or footer is one
-_REPEATED = 3  # pages that a text must repeat on; more than half of the document's pages also suffice
+_MARGIN = 0.2  # of the page's height: what is labelled header or footer here may be one
+_REPEATED = 3  # pages that a text must repeat on
+_COUNTING = 2  # pages whose labelled numbers count up with the pages
 _SAME_PLACE = 0.03  # of the page: repetitions differ by less from their median position
 _GRID_STEP = 0.02  # of the page: a header of changing text keeps its base line and an edge or its centre
 _MIN_SHARE = 1 / 3  # of the pages must have such a header: books use another on left pages, none on a chapter's first
-_MAX_LENGTH = 100  # characters: longer text is no running header
+_MAX_LENGTH = 100  # characters: longer text is no running title, and a paragraph if it reads like one
+_MIN_SHORTENED = 12  # letters of a title that a header may shorten
+_MIN_MISREAD = 8  # characters: shorter texts that differ are different texts
+_LETTERS_PER_ERROR = 5  # of a word that OCR read differently: names such as Berg and Borg are two
+_MAX_COMPARED = 30  # texts that another one is compared with
 _MAY_REPEAT = frozenset({Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.PICTURE}) | FURNITURE
-_PAGE_NUMBER_PATTERN = (
-    r"(?:page|seite|p\.)\s*\d+(?:\s*(?:of|von|/)\s*\d+)?|\d+\s*(?:of|von|/)\s*\d+|-\s*\d+\s*-|第\s*\d+\s*页"
-)
-_PAGE_NUMBER = re.compile(_PAGE_NUMBER_PATTERN, re.I)
-_ROMAN = r"(?=[ivxlc])c{0,3}(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})"
-_NUMBER = re.compile(rf"{_PAGE_NUMBER_PATTERN}|[-–—|·•.()\[\]\s]*(?:\d{{1,4}}|{_ROMAN})[-–—|·•.()\[\]\s]*", re.I)
-_MONTH = (
-    "jan(?:uar(?:y)?|vier)?|f[eé][bv](?:ruar(?:y)?|r(?:ier)?)?|mar(?:ch|s)?|märz|a[pv]r(?:il)?|ma[iy]|jui?n[ei]?"
-    "|jul[iy]?|juil(?:let)?|aug(?:ust)?|août|sept?(?:emb(?:er|re))?|o[ck]t(?:ob(?:er|re))?|nov(?:emb(?:er|re))?"
-    "|d[eé][cz](?:emb(?:er|re))?"
-)
-_DAY = r"\d{1,2}(?:st|nd|rd|th|\.)?"
-_DATE = (
-    rf"(?:{_DAY}\s*)?(?:{_MONTH})\.?(?:\s*{_DAY})?,?\s*\d{{4}}|\d{{4}}([./-])\d{{1,2}}\1\d{{1,2}}"
-    r"|\d{1,2}([./-])\d{1,2}\2(?:\d{4}|\d{2})|\d{2,4}\s*[年년]\s*\d{1,2}\s*[月월](?:\s*\d{1,2}\s*[日일])?"
-)
-_TIME = r"\d{1,2}:\d{2}(?::\d{2})?(?:\s*[ap]\.?m\.?)?"
-_URL = r"(?:https?://|www\.)\S+"
-# Notes that publishers and libraries print on each page of a file that they hand out.
-_STAMP = re.compile(
-    r"(?:this (?:content|article|document|copy) (?:was |is )?)?downloaded (?:from|by|on|via)\b.*"
-    r"|.*\bdownloaded (?:from|on) .*\b(?:terms|restrictions|licen[sc]e|library)\b.*"
-    r"|authorized licensed use limited to\b.*|arxiv:\s?\d{4}\.\d{4,5}(?:v\d+)?\b.*|licensed to\b.*\b(?:only|copy)\b.*",
-    re.I | re.S,
-)
-# A heading, even if no label says so.
-_NUMBERED_UNIT = re.compile(
-    r"(?:article|art\.|section|sec\.|clause|chapter|part|annex|appendix|schedule|exhibit|question|item|step|§|artikel"
-    r"|abschnitt|kapitel|teil|anhang|frage)\s*\d+[.:)]?",
-    re.I,
-)
-_MAX_STAMP = 400  # characters: Wiley's note has 350
-_NUMBER_DATE_OR_URL = re.compile(rf"(?:{_DATE})(?:,?\s*{_TIME})?|{_URL}|{_NUMBER.pattern}", re.I)
+_EXACT = frozenset({ConfidenceMethod.TEXT_LAYER, ConfidenceMethod.CHECKED_LAYER, ConfidenceMethod.UNKNOWN_LAYER})
+_TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:\s*[ap]\.?m\b\.?)?", re.I)  # at which the pages were printed
+
+_Name = tuple[str, str]  # of a group of repetitions: its band and its key
 
 
 def mark(elements: Sequence[Element]) -> list[Element]:
-    """Put each element of the document into the body or the furniture layer, whatever label the model gave it."""
+    """Put each element of the document into the body or the furniture layer, whatever label the model gave it.
+
+    Headers and footers that stay in the body come first and last on their page.
+    """
     repeated = _find_repeated(elements)
-    running = repeated | _find_running(elements, repeated)
-    marked = [_mark_element(element, element.id in running) for element in elements]
-    return _restore_bodies(marked, elements, running)
-
-
-def _mark_element(element: Element, is_running: bool) -> Element:
-    if is_running or Flag.IN_MARGIN in element.flags or _is_page_number(element) or _is_marginal(element):
-        update: dict[str, object] = {"content_layer": Layer.FURNITURE}
-        if element.kind not in FURNITURE and not element.is_figure:
-            kind = Kind.PAGE_HEADER if _find_band(element) == "top" else Kind.PAGE_FOOTER
-            update |= {"kind": kind, "category": kind.category}
-        return element.model_copy(update=update)
-    return _to_body(element) if element.kind in FURNITURE else element
-
-
-def _to_body(element: Element) -> Element:
-    if element.kind not in FURNITURE:
-        return element.model_copy(update={"content_layer": Layer.BODY})
-    kind = Kind.FOOTNOTE if _is_note(element) else Kind.TEXT
-    flags = (*element.flags, *((Flag.APART,) if len(element.text) <= _MAX_LENGTH else ()))
-    return element.model_copy(
-        update={"kind": kind, "category": kind.category, "content_layer": Layer.BODY, "flags": flags}
-    )
+    leaving = repeated | _find_page_numbers(elements) | _find_running_titles(elements, repeated)
+    marked = [_to_furniture(e) if e.id in leaving else _to_body(e) for e in elements]
+    return sorted(_restore_bodies(marked, elements, repeated), key=lambda element: (element.page, _rank(element)))
 
 
 def is_unconfirmed_furniture(element: Element) -> bool:
     """Whether the element was labelled header or footer without other evidence. Text may continue after it."""
-    return Flag.APART in element.flags
-
-
-def _is_marginal(element: Element) -> bool:
-    """Whether a text that occurs only once is furniture by what it says, in most cases together with its label."""
-    if _find_band(element) and _is_stamp(element.text):
-        return True
-    return (
-        element.kind in FURNITURE and _in_margin(element) and bool(_NUMBER_DATE_OR_URL.fullmatch(element.text.strip()))
-    )
-
-
-def _is_stamp(text: str) -> bool:
-    """Whether a text says who downloaded the file and when, or names it in an archive."""
-    return len(text) <= _MAX_STAMP and bool(_STAMP.fullmatch(text.strip()))
+    return element.is_body and element.kind in FURNITURE
 
 
 def is_lone_number(element: Element) -> bool:
     """Whether an element is a number and nothing else, such as a page number that nothing confirms."""
-    return bool(_NUMBER.fullmatch(element.text.strip()))
+    return page_numbers.parse(element.text) is not None
+
+
+def _to_furniture(element: Element) -> Element:
+    return _with_margin_kind(element).model_copy(update={"content_layer": Layer.FURNITURE})
+
+
+def _to_body(element: Element) -> Element:
+    """The element in the body; with its label, unless it is a footnote or a paragraph."""
+    if not _is_labelled(element):
+        return element.model_copy(update={"content_layer": Layer.BODY})
+    if _is_note(element):
+        return _to_text(element, Kind.FOOTNOTE)
+    if _is_paragraph(element):
+        return _to_text(element, Kind.TEXT)
+    return _with_margin_kind(element).model_copy(update={"content_layer": Layer.BODY}).with_flags(Flag.APART)
+
+
+def _to_text(element: Element, kind: Kind) -> Element:
+    return element.model_copy(update={"kind": kind, "category": kind.category, "content_layer": Layer.BODY})
+
+
+def _with_margin_kind(element: Element) -> Element:
+    if element.kind in FURNITURE or element.is_figure or element.kind not in _MAY_REPEAT:
+        return element
+    kind = Kind.PAGE_HEADER if _find_band(element) == "top" else Kind.PAGE_FOOTER
+    return element.model_copy(update={"kind": kind, "category": kind.category, "level": None})
+
+
+def _rank(element: Element) -> int:
+    """The place of a header or footer of the body among the elements of its page: before or after the others."""
+    if not is_unconfirmed_furniture(element) or element.box is None or not _in_margin(element):
+        return 0
+    is_low = element.box.centre[1] > 0.5
+    return int(is_low) if element.kind is Kind.PAGE_FOOTER else int(is_low) - 1
+
+
+def _restore_bodies(marked: Sequence[Element], elements: Sequence[Element], repeated: set[str]) -> list[Element]:
+    """Restore text on pages that have nothing but headers and footers.
+
+    Page numbers are restored only if the page has no other text; of the rest, elements that repeat on other pages only
+    if there are no others.
+    """
+    pages = {element.page for element in elements if element.text.strip()}
+    pages -= {element.page for element in marked if _is_content(element)}
+    texts_of: dict[int, list[Element]] = defaultdict(list)
+    for element in elements:
+        if element.page in pages and element.text.strip():
+            texts_of[element.page].append(element)
+    restored: set[str] = set()
+    for on_page in texts_of.values():
+        candidates = [element for element in on_page if not is_lone_number(element)] or on_page
+        restored |= {element.id for element in [e for e in candidates if e.id not in repeated] or candidates}
+    return [_restore(old) if old.id in restored else new for new, old in zip(marked, elements, strict=True)]
+
+
+def _is_content(element: Element) -> bool:
+    """Whether a page with this element has more than headers and footers."""
+    has_any = bool(element.text.strip() or element.table or element.is_figure)
+    return element.is_body and Flag.APART not in element.flags and has_any
+
+
+def _restore(element: Element) -> Element:
+    if element.kind in FURNITURE:
+        return _to_text(element, Kind.FOOTNOTE if _is_note(element) else Kind.TEXT)
+    return element.model_copy(update={"content_layer": Layer.BODY})
+
+
+# ---- one element -------------------------------------------------------------------------------------
+
+
+def _is_labelled(element: Element) -> bool:
+    """Whether the model or the layout of the page calls the element a header, footer or page number."""
+    return element.kind in FURNITURE or element.content_layer is Layer.FURNITURE or Flag.IN_MARGIN in element.flags
 
 
 def _in_margin(element: Element) -> bool:
@@ -117,42 +139,28 @@ def _in_margin(element: Element) -> bool:
 
 
 def _is_note(element: Element) -> bool:
+    """Whether a footer is a footnote. One that its page confirms begins with the page's number instead."""
     is_low = element.box is None or element.box.centre[1] > 0.5
-    return element.kind is Kind.PAGE_FOOTER and is_low and footnotes.is_note(element.text)
+    may_be = element.kind is Kind.PAGE_FOOTER and is_low and Flag.IN_MARGIN not in element.flags
+    return may_be and footnotes.is_note(element.text) and not page_numbers.begins_date(element.text)
 
 
-def _restore_bodies(marked: Sequence[Element], elements: Sequence[Element], running: set[str]) -> list[Element]:
-    """Restore body elements on pages whose text was all marked as furniture.
-
-    Page numbers are restored only if the page has no other text; of the rest, elements that repeat on other pages only
-    if there are no others.
-    """
-    pages = {element.page for element in elements if element.text.strip()}
-    pages -= {element.page for element in marked if element.is_body and (element.text.strip() or element.is_figure)}
-    texts_of: dict[int, list[Element]] = defaultdict(list)
-    for element in elements:
-        if element.page in pages and element.text.strip():
-            texts_of[element.page].append(element)
-    restored: set[str] = set()
-    for on_page in texts_of.values():
-        candidates = [element for element in on_page if not _NUMBER.fullmatch(element.text.strip())] or on_page
-        restored |= {element.id for element in [e for e in candidates if e.id not in running] or candidates}
-    return [_to_body(old) if old.id in restored else new for new, old in zip(marked, elements, strict=True)]
-
-
-def _is_page_number(element: Element) -> bool:
-    return (
-        element.kind is Kind.TEXT
-        and _find_band(element) is not None
-        and bool(_PAGE_NUMBER.fullmatch(element.text.strip()))
-    )
+def _is_paragraph(element: Element) -> bool:
+    """Whether a labelled text is too long for a header or footer, and reads like a paragraph or a part of one."""
+    if element.is_figure or len(element.text) <= _MAX_LENGTH or Flag.IN_MARGIN in element.flags:
+        return False
+    line = prose.to_one_line(element.text)
+    return prose.starts_mid_sentence(line) or prose.is_unfinished(line) or prose.ends_sentence(line)
 
 
 def _find_band(element: Element) -> str | None:
     """The margin in which the element lies: top, bottom or side; None for the rest of the page."""
     box = element.box
-    if box is None or element.kind not in _MAY_REPEAT:
+    if element.kind not in _MAY_REPEAT:
         return None
+    if box is None or (element.kind in FURNITURE and _in_margin(element)):
+        is_top = box.centre[1] < 0.5 if box else element.kind is Kind.PAGE_HEADER
+        return ("top" if is_top else "bottom") if element.kind in FURNITURE else None
     if box.y1 <= BAND or box.y0 >= 1 - BAND:
         return "top" if box.y1 <= BAND else "bottom"
     return "side" if box.x1 <= _SIDE or box.x0 >= 1 - _SIDE else None
@@ -164,63 +172,105 @@ def _measure_position(element: Element, band: str) -> float:
     return x if band == "side" else y
 
 
+def _count_pages(elements: Iterable[Element]) -> int:
+    return len({element.page for element in elements})
+
+
+def _align(group: Sequence[Element], band: str) -> list[Element]:
+    """The elements of a group that share a position across their band."""
+    median = statistics.median_low(_measure_position(element, band) for element in group)
+    return [element for element in group if abs(_measure_position(element, band) - median) <= _SAME_PLACE]
+
+
+# ---- page numbers ------------------------------------------------------------------------------------
+
+
+def _find_page_numbers(elements: Sequence[Element]) -> set[str]:
+    """The ids of page numbers: those that say so, and numbers alone that count up with the pages.
+
+    A labelled one is also believed if nothing can be counted: that of a single page, or beside pages without numbers.
+    """
+    found: set[str] = set()
+    series: dict[tuple[str, int], list[Element]] = defaultdict(list)  # by band and distance from the page
+    alone: list[tuple[Element, PageNumber]] = []
+    for element, number, band in _list_numbers(elements):
+        is_labelled = _is_labelled(element)
+        if number.is_named or (is_labelled and number.is_plain and not re.search(r"\d", element.text)):
+            found.add(element.id)
+        elif element.kind is not Kind.LIST_ITEM:
+            series[band, number.value - element.page].append(element)
+            alone += [(element, number)] if is_labelled else []
+    counted = {element.id for (band, _), group in series.items() for element in _find_counted(group, band)}
+    if not counted and _count_pages(element for element, _ in alone) < _REPEATED:
+        counted = {element.id for element, number in alone if number.is_plain}
+    return found | counted
+
+
+def _list_numbers(elements: Sequence[Element]) -> list[tuple[Element, PageNumber, str]]:
+    """The numbers in the margins with their bands; several in one side margin are those of lines or paragraphs."""
+    numbers = [
+        (element, number, band)
+        for element in elements
+        if not element.is_figure and (number := page_numbers.parse(element.text)) and (band := _find_band(element))
+    ]
+    beside = Counter(element.page for element, _, band in numbers if band == "side")
+    return [entry for entry in numbers if entry[2] != "side" or beside[entry[0].page] == 1]
+
+
+def _find_counted(group: Sequence[Element], band: str) -> list[Element]:
+    """The numbers of one distance from their pages, if there are enough of them."""
+    labelled, aligned = [element for element in group if _is_labelled(element)], _align(group, band)
+    return [
+        *(labelled if _count_pages(labelled) >= _COUNTING else ()),
+        *(aligned if _count_pages(aligned) >= _REPEATED else ()),
+    ]
+
+
+# ---- repetitions -------------------------------------------------------------------------------------
+
+
 def _find_repeated(elements: Sequence[Element]) -> set[str]:
     """The ids of elements whose text repeats in one position of a margin."""
-    groups: dict[tuple[str, str], list[Element]] = defaultdict(list)
+    groups: dict[_Name, list[Element]] = defaultdict(list)
     for element in elements:
-        if (band := _find_band(element)) and (key := _make_key(element, band)):
-            groups[band, key].append(element)
-    pages = len({element.page for element in elements})
-    repeated: set[str] = set()
-    for (band, _), group in groups.items():
-        repeated |= _find_repetitions(group, band, pages)
-    return repeated
+        if band := _find_band(element):
+            for key in _make_keys(element):
+                groups[band, key].append(element)
+    return {
+        element.id for (band, _), group in _join_misread(groups).items() for element in _find_repetitions(group, band)
+    }
 
 
-def _make_key(element: Element, band: str) -> str:
-    """A key that repetitions share: the text without numbers, unless they number it; for a logo, its box."""
-    text = " ".join(element.text.casefold().split())
-    if element.is_figure and element.box:
-        return text or "box " + " ".join(f"{side:.2f}" for side in element.box)
-    is_line_number = band == "side" and is_lone_number(element)
-    has_own_number = element.is_heading or element.kind is Kind.LIST_ITEM or is_line_number
-    return text if has_own_number else re.sub(r"\d+|\b[ivxlc]+\b", "#", text)
+def _make_keys(element: Element) -> Iterator[str]:
+    """Keys that repetitions share: the text, and the text without the page's number; for a logo, its box.
 
-
-def _find_repetitions(group: Sequence[Element], band: str, pages: int) -> set[str]:
-    """The ids of a group's elements that share a position, if they repeat on enough of the document's pages.
-
-    Without a label, fewer repetitions may be a coincidence, and numbers must be those of pages: clauses have others.
+    A number beside a title must count up with the pages, so its distance from them is part of the key.
     """
-    median = statistics.median_low(_measure_position(element, band) for element in group)
-    aligned = [element for element in group if abs(_measure_position(element, band) - median) <= _SAME_PLACE]
-    count = len({element.page for element in aligned})
-    on_most_pages = count >= 2 and 2 * count > pages
-    if not on_most_pages and (count < _REPEATED or _are_notes(aligned)):
-        return set()
-    if any(element.kind in FURNITURE for element in aligned) or aligned[0].is_figure:
-        return {element.id for element in aligned}
-    if count < _REPEATED or prose.is_unfinished(aligned[0].text) or not _have_page_numbers(aligned):
-        return set()
-    if aligned[0].is_heading:
-        aligned = aligned[1:]  # a name above each page of a chapter or document: the first one is its heading
-    return {element.id for element in aligned}
+    text = _TIME.sub("#", " ".join(element.text.casefold().split()))
+    if element.is_figure and element.box:
+        yield text or "box " + " ".join(f"{side:.2f}" for side in element.box)
+        return
+    if text:
+        yield text
+    if element.kind is not Kind.LIST_ITEM and (split := page_numbers.split(element.text)):
+        offset = "#" if split.number.is_named else f"#{split.number.value - element.page:+d}"
+        yield f"{_TIME.sub('#', split.title.casefold())} {offset}"
 
 
-def _have_page_numbers(group: Sequence[Element]) -> bool:
-    """Whether the numbers in texts that are otherwise equal stay the same or count up with the pages."""
-    numbers = [[int(number) for number in re.findall(r"\d+", element.text)] for element in group]
-    if _NUMBERED_UNIT.fullmatch(group[0].text.strip()) and numbers[0] != numbers[-1]:
-        return False
-    pages = [element.page for element in group]
-    return all(
-        _is_mostly_one(column) or _is_mostly_one([n - page for n, page in zip(column, pages, strict=True)])
-        for column in zip(*numbers, strict=False)
-    )
+def _find_repetitions(group: Sequence[Element], band: str) -> list[Element]:
+    """A group's elements that share a position, if they repeat on enough pages.
 
-
-def _is_mostly_one(numbers: Sequence[int]) -> bool:
-    return 2 * Counter(numbers).most_common(1)[0][1] > len(numbers)
+    Without a label, an unfinished line may be the same in several letters, and a heading above each page of a chapter
+    is its heading once.
+    """
+    aligned = _align(group, band)
+    if _count_pages(aligned) < _REPEATED or _are_notes(aligned):
+        return []
+    if any(map(_is_labelled, aligned)) or aligned[0].is_figure:
+        return aligned
+    if prose.is_unfinished(aligned[0].text):
+        return []
+    return aligned[1:] if aligned[0].is_heading else aligned
 
 
 def _are_notes(group: Sequence[Element]) -> bool:
@@ -234,42 +284,93 @@ def _are_notes(group: Sequence[Element]) -> bool:
     return not offsets or offsets.most_common(1)[0][1] < _REPEATED
 
 
-def _find_running(elements: Sequence[Element], repeated: set[str]) -> set[str]:
-    """The ids of lines that keep their position on many pages as headers or footers, even if their text changes.
+def _join_misread(groups: Mapping[_Name, list[Element]]) -> dict[_Name, list[Element]]:
+    """The groups, and as one those that differ only by mistakes of OCR."""
+    often = [name for name, group in groups.items() if _count_pages(group) >= _REPEATED][:_MAX_COMPARED]
+    recent: deque[_Name] = deque(maxlen=_MAX_COMPARED)
+    joined: dict[_Name, list[Element]] = {}
+    for name, group in groups.items():
+        others = chain(often, recent) if any(map(_may_be_misread, group)) else ()
+        same = next((other for other in others if other != name and _differ_by_mistakes(other, name)), name)
+        joined.setdefault(same, []).extend(group)
+        if same == name:
+            recent.append(name)
+    return joined
 
-    A line without the label is one if it is at a place where others have the label, on a page that has none there, and
-    if it names what one of the others or a heading names.
+
+def _may_be_misread(element: Element) -> bool:
+    return element.confidence is None or element.confidence.method not in _EXACT
+
+
+def _differ_by_mistakes(one: _Name, other: _Name) -> bool:
+    """Whether two texts of one band have the same numbers, and almost the same letters in each word."""
+    (band, first), (other_band, second) = one, other
+    if band != other_band or min(len(first), len(second)) < _MIN_MISREAD:
+        return False
+    if re.findall(r"[#+\-]*\d+|#", first) != re.findall(r"[#+\-]*\d+|#", second):
+        return False
+    pairs = list(zip(first.split(), second.split(), strict=False))
+    if len(pairs) == max(len(first.split()), len(second.split())):
+        return all(Levenshtein.distance(a, b) <= min(len(a), len(b)) // _LETTERS_PER_ERROR for a, b in pairs)
+    return first.replace(" ", "") == second.replace(" ", "")
+
+
+# ---- titles that change ------------------------------------------------------------------------------
+
+
+def _find_running_titles(elements: Sequence[Element], repeated: set[str]) -> set[str]:
+    """The ids of lines in the place of other pages' headers that say what a heading or a repetition says.
+
+    A line without the label must be the only one there on its page.
     """
     pages_of: dict[tuple[int, ...], set[int]] = defaultdict(set)
-    labelled_of: dict[tuple[int, ...], set[str]] = defaultdict(set)
-    headings = Counter(_make_title_key(element.text) for element in elements if element.is_heading)
     for element in elements:
         if element.id in repeated or _may_be_running(element):
             for cell in _locate_on_grids(element):
                 pages_of[cell].add(element.page)
-                labelled_of[cell].add(_make_title_key(element.text))
-    required = max(_REPEATED, len({element.page for element in elements}) * _MIN_SHARE)
+    required = max(_REPEATED, _count_pages(elements) * _MIN_SHARE)
+    said = {_make_title_key(element.text) for element in elements if element.id in repeated}
+    headings = Counter(
+        key for e in elements if e.is_heading and e.id not in repeated for key in _list_heading_keys(e.text)
+    )
+    titles = sorted(headings)
 
     def is_running(element: Element) -> bool:
+        key, is_labelled = _make_title_key(element.text), _may_be_running(element)
+        if element.id in repeated or not key or not (is_labelled or _may_be_unlabelled(element)):
+            return False
+        if not (key in said or headings[key] > element.is_heading or (is_labelled and _begins_any(titles, key))):
+            return False
+        if is_labelled and key in said:
+            return True
         cells = [cell for cell in _locate_on_grids(element) if len(pages_of[cell]) >= required]
-        if not cells or _may_be_running(element):
-            return bool(cells)
-        key = _make_title_key(element.text)
-        is_named = headings[key] > element.is_heading or any(key in labelled_of[cell] for cell in cells)
-        return _may_be_unlabelled(element) and is_named and all(element.page not in pages_of[cell] for cell in cells)
+        return bool(cells) and (is_labelled or all(element.page not in pages_of[cell] for cell in cells))
 
     return {element.id for element in elements if is_running(element)}
 
 
+def _begins_any(titles: Sequence[str], key: str) -> bool:
+    """Whether one of the sorted titles begins with this one, which a header may shorten."""
+    nearest = titles[bisect_left(titles, key) :][:1]
+    return len(key) >= _MIN_SHORTENED and any(title.startswith(key) for title in nearest)
+
+
 def _make_title_key(text: str) -> str:
-    """The letters of a title, without the page's number before or after it."""
-    return " ".join(re.sub(r"[\W\d_]+", " ", text.casefold()).split())
+    """The letters and digits of a title, without the page's number before or after it."""
+    split = page_numbers.split(text)
+    return " ".join(re.sub(r"[\W_]+", " ", (split.title if split else text).casefold()).split())
+
+
+def _list_heading_keys(text: str) -> set[str]:
+    """What a header may say of a heading: all of it, or all but its own number."""
+    key = " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())
+    return {key, re.sub(r"^(?:\d+ )+", "", key)}
 
 
 def _may_be_unlabelled(element: Element) -> bool:
     """Whether a line may be a running title although no label says so."""
     is_line = element.kind in (Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER) and len(element.text) <= _MAX_LENGTH
-    return is_line and _find_band(element) in ("top", "bottom") and bool(_make_title_key(element.text))
+    return is_line and _find_band(element) in ("top", "bottom")
 
 
 def _may_be_running(element: Element) -> bool:
@@ -283,7 +384,7 @@ def _locate_on_grids(element: Element) -> Iterator[tuple[int, ...]]:
     The shifted grids catch positions near the border of a cell. A number has no cells, because any text may be beside
     it.
     """
-    if element.box is None or element.is_figure or _NUMBER.fullmatch(element.text.strip()):
+    if element.box is None or element.is_figure or is_lone_number(element):
         return
     x, y = element.box.centre
     anchors = enumerate((element.box.x0, x, element.box.x1))

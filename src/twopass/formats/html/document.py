@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from twopass.document import FIGURES, Cell, Element, Flag, Kind, Table
+from twopass.document import FIGURES, FURNITURE, Cell, Element, Flag, Kind, Table
 from twopass.formats import flow
 from twopass.formats.flow import InlineText, PageFlow, Reference
 from twopass.formats.html.page import encode, load_asset, make_policy, open_tag, tag
@@ -249,7 +249,9 @@ class _DocumentWriter:
         if not text:
             return None
         content = self._texts.render(text, is_markdown)
-        return tag("p", content, **self._describe(element, text), class_=_CLASSES.get(element.kind))
+        is_header = element.kind in FURNITURE and element.is_body  # written like any other paragraph
+        name = None if is_header else _CLASSES.get(element.kind)
+        return tag("p", content, **self._describe(element, text), class_=name)
 
     def _render_footnote(self, element: Element) -> Markup | None:
         label, note = self._flow.notes.get(element.id), footnotes.parse_note(element.text)

@@ -13,6 +13,7 @@ const FORMATS = {
   zip: ["ZIP", "document.zip"],
 };
 const CHOSEN_FORMATS = ["markdown", "docjson", "zip"]; // until the user chooses others
+const WITH_FURNITURE = ["markdown", "html", "chunks", "zip"]; // the formats that the option changes
 const MODES = {
   auto: "auto, for each page", tiny: "tiny, 512 pixels", small: "small, 640 pixels", base: "base, 1024 pixels",
   large: "large, 1280 pixels", gundam: "gundam, page and tiles",
@@ -645,7 +646,8 @@ function readOptions() {
   const pages = select("#pages").value.trim();
   const mode = select("#mode").value;
   const formats = [...document.querySelectorAll("#formats input:checked")].map((input) => input.value);
-  return { formats: ["review", ...formats], ...(pages && { pages }), ...(mode && { mode }) };
+  const furniture = WITH_FURNITURE.some((format) => formats.includes(format)) && select("#furniture").value;
+  return { formats: ["review", ...formats], ...(pages && { pages }), ...(mode && { mode }), ...(furniture && { furniture }) };
 }
 
 // Offer what this server can do; what the user chose stays.
