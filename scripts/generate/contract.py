@@ -90,7 +90,8 @@ DOCUMENT: Mapping[str, str] = {
     "pages": "counts by state: `read`, `repaired`, `text_layer`, `blank`, `failed`, `unread`",
     "failed": "pages that failed, as ranges: `3,7-9`",
     "left": "unread pages: with an output, the same job, sent again, reads only them",
-    "audit": "sums over the pages: `words_seen` in the PDF's own text, `words_read`, `regions`, `read_again`, and "
+    "audit": "sums over the pages: `words_seen` in the PDF's own text, `words_read`, `words_left_out`, `regions`, "
+    "`read_again`, and "
     "`findings` by kind with their pages; [all kinds](docjson.md#the-audit)",
     "artefacts": "by name, each with address, bytes, sha256 and content type",
     "inline": "the inline artefacts",

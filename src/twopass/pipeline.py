@@ -273,12 +273,14 @@ async def _finish_document(
     if job.slice:
         problems = (*selection_problems, *(problem for page in pages for problem in page.problems))
         uri = doc.file.info.uri
-        return report.document_outcome(folder.document_id, uri, problems, pages, job, watch, settings)
+        read = [page.page for page in pages]
+        return report.document_outcome(folder.document_id, uri, problems, pages, read, job, watch, settings)
     pages = [await _replace_lost(page, folder) for page in pages]
     with watch.stage("assemble"):
         document = await asyncio.to_thread(assemble_pages, doc, pages, selection_problems)
     uri = document.source.uri
-    outcome = report.document_outcome(document.id, uri, document.problems, pages, job, watch, settings)
+    problems, audited = document.problems, document.pages
+    outcome = report.document_outcome(document.id, uri, problems, pages, audited, job, watch, settings)
     is_complete = not any(page.page.state is State.UNREAD for page in pages)
     try:
         # An incomplete one might overwrite the document of a worker with more time.

@@ -42,6 +42,7 @@ class AuditSum(Value):
     pages: int = Field(0, description="pages with an audit")
     words_seen: int = Field(0, description="words of the PDF's own text")
     words_read: int = Field(0, description="words of all elements")
+    words_left_out: int = Field(0, description="those of repeated headers and footers and of page numbers")
     regions: int = Field(0, description="regions of a layout detector that were to be read")
     read_again: int = Field(0, description="elements that pass 2 read again from crops")
     findings: dict[str, FindingSum] = Field(default_factory=dict, description="by kind")
@@ -74,7 +75,7 @@ class AuditSum(Value):
 
     @classmethod
     def _add(cls, parts: Sequence[PageAudit | AuditSum], findings: dict[str, FindingSum], pages: int) -> AuditSum:
-        names = ("words_seen", "words_read", "regions", "read_again")
+        names = ("words_seen", "words_read", "words_left_out", "regions", "read_again")
         totals = {name: sum(getattr(part, name) or 0 for part in parts) for name in names}
         return cls(pages=pages, findings=dict(sorted(findings.items())), **totals)
 

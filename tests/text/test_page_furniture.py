@@ -32,6 +32,7 @@ from twopass.document import (
     Kind,
     Layer,
     Meta,
+    PageAudit,
 )
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
@@ -160,6 +161,16 @@ def test_the_pages_that_are_read_decide() -> None:
     pages = [checkpoint(n, make_body(n, 0), *footers) for n in (3, 4)]
 
     assert get_furniture(build_document(*pages)) == ["Page 3 of 40"] * 2
+
+
+def test_the_audit_counts_the_words_that_furniture_leaves_out() -> None:
+    """Of each page, and only of what leaves the body."""
+    footers = (element("page_footer", "Water Board", BOTTOM), element("page_footer", "Page 3 of 40", BOTTOM))
+    pages = [checkpoint(n, make_body(n, 0), *footers[: n - 1], audit=PageAudit()) for n in (1, 2, 3)]
+
+    document = build_document(*pages)
+
+    assert [audit.words_left_out for audit in document.audits.values()] == [0, 0, 4]
 
 
 def test_texts_of_the_pdf_are_not_misread() -> None:

@@ -230,6 +230,10 @@ class PageAudit(Value):
     findings: tuple[Finding, ...] = ()
     words_seen: int | None = Field(None, description="words of the PDF's own text; null where the page has none")
     words_read: int = Field(0, description="words of the page's elements")
+    words_left_out: int = Field(
+        0,
+        description="those of headers and footers that repeat and of page numbers, which `furniture: auto` leaves out",
+    )
     regions: int = Field(0, description="regions of a layout detector that were to be read")
     read_again: int = Field(0, description="elements that pass 2 read again from crops")
 

@@ -60,10 +60,23 @@ def document(
         meta=_complete_meta(meta, title or headings.find_top_heading(elements), pages),
         run=run,
         status=derive_status(pages, all_problems),
-        pages=pages,
+        pages=_count_left_out(pages, elements),
         elements=tuple(elements),
         sections=sections.build_tree(elements, outline, [page.number for page in pages], title or meta.title),
         problems=all_problems,
+    )
+
+
+def _count_left_out(pages: Sequence[Page], elements: Iterable[Element]) -> tuple[Page, ...]:
+    """Count in each page's audit the words of its furniture, which only the whole document shows."""
+    words: Counter[int] = Counter()
+    for element in elements:
+        words[element.page] += 0 if element.is_body else len(prose.split_words(element.text))
+    return tuple(
+        page.model_copy(update={"audit": page.audit.model_copy(update={"words_left_out": words[page.number]})})
+        if page.audit
+        else page
+        for page in pages
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from twopass.document import Checkpoint, Problem, Severity, State, Status, count_states, derive_canary
+from twopass.document import Checkpoint, Page, Problem, Severity, State, Status, count_states, derive_canary
 from twopass.engines.interface import Incident
 from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.formats.registry import WRITERS
@@ -93,16 +93,17 @@ def document_outcome(
     uri: str,
     problems: Sequence[Problem],
     pages: Sequence[Checkpoint],
+    audited: Iterable[Page],
     job: Job,
     watch: Stopwatch,
     settings: Settings,
 ) -> Outcome:
     """The outcome of a document or slice whose pages were read, completely or until the deadline.
 
-    Artefacts are added later.
+    `audited` are the pages as the document has them. Artefacts are added later.
     """
     problems, states = _merge_unread(problems, pages), count_states(pages)
-    audit = AuditSum.of(page.page for page in pages)
+    audit = AuditSum.of(audited)
     result = DocumentResult(
         id=document_id,
         source=uri,

@@ -136,6 +136,7 @@ class Metrics:
             self._findings.labels(kind, str(kind in audit.losses).lower()).inc(found.count)
         self._words.labels("seen").inc(audit.words_seen)
         self._words.labels("read").inc(audit.words_read)
+        self._words.labels("left_out").inc(audit.words_left_out)
 
     def job_refused(self, code: Code) -> None:
         self._jobs.labels("failure").inc()
