@@ -91,8 +91,7 @@ DOCUMENT: Mapping[str, str] = {
     "failed": "pages that failed, as ranges: `3,7-9`",
     "left": "unread pages: with an output, the same job, sent again, reads only them",
     "audit": "sums over the pages: `words_seen` in the PDF's own text, `words_read`, `words_left_out`, `regions`, "
-    "`read_again`, and "
-    "`findings` by kind with their pages; [all kinds](docjson.md#the-audit)",
+    "`read_again`, and `findings` by kind with their pages; [all kinds](docjson.md#the-audit)",
     "artefacts": "by name, each with address, bytes, sha256 and content type",
     "inline": "the inline artefacts",
     "canary": "result of the self-test at start: `passed`, `off`, or null if the engine needs none",

@@ -307,6 +307,8 @@ def _differ_by_mistakes(one: _Name, other: _Name) -> bool:
     (band, first), (other_band, second) = one, other
     if band != other_band or min(len(first), len(second)) < _MIN_MISREAD:
         return False
+    if abs(len(first) - len(second)) > len(first) // _LETTERS_PER_ERROR:
+        return False  # most others end here, which keeps this fast
     if re.findall(r"[#+\-]*\d+|#", first) != re.findall(r"[#+\-]*\d+|#", second):
         return False
     pairs = list(zip(first.split(), second.split(), strict=False))
