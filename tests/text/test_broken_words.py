@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.fakes.documents import BOTTOM, TOP, build_document, checkpoint, element
-from twopass.document import Cell, Checkpoint, Document, Figure
-from twopass.families import content
+from twopass.document import Cell, Checkpoint, Document, Figure, Flag
+from twopass.families import content, detected_page
 from twopass.formats import markdown
 from twopass.steps import enrich
 from twopass.text import table_markup
@@ -65,3 +65,12 @@ def test_keywords_have_no_halves_of_words_and_the_page_keeps_its_line_ends() -> 
 
     assert page.elements[0].text == text
     assert not any("evapora" in phrase.split() for phrase in page.elements[0].keywords)
+
+
+def test_words_of_the_text_layer_that_replace_an_answer_are_joined_as_well() -> None:
+    """A layer's words come without their lines, in text and in pictures."""
+    region = element("text", "", flags=(Flag.UNREAD_REGION,))
+    read = detected_page.fall_back(region, "the old har- bours of the carbon- free coast", content.write)
+    (joined,) = build_document(checkpoint(1, read, language="en")).elements
+
+    assert joined.text == joined.markdown == "the old harbours of the carbon-free coast"

@@ -77,6 +77,11 @@ def test_languages_differ(language: str | None, broken: str, expected: str) -> N
     assert join(broken, language=language) == expected
 
 
+def test_lines_that_were_joined_with_blanks_get_their_ends_back() -> None:
+    """Only where a hyphen may break a word."""
+    assert hyphenation.restore_line_ends("old har- bours of - 7- 9 May") == "old har-\nbours of - 7- 9 May"
+
+
 @given(st.text(alphabet="ab-\u2010\u00ad\n A1.*</sup>", max_size=40), st.sampled_from([None, "en", "de"]))
 def test_only_hyphens_and_blanks_change(text: str, language: str | None) -> None:
     """Any text keeps all its other characters in their order, and nothing is left to decide."""

@@ -16,7 +16,7 @@ from twopass.errors import Code
 from twopass.families import captions
 from twopass.families.interface import ParsedPage, Rung
 from twopass.pages.text_layer import NO_LAYER, TextLayer
-from twopass.text import prose
+from twopass.text import hyphenation, prose
 from twopass.text.confidence import judge_unknown_layer
 
 DETECTOR_REVISION = "pp-doclayout-v3"
@@ -78,7 +78,8 @@ class DetectionParser:
         if not words or prose.is_garbage(words):
             return element
         confidence, doubts = judge_unknown_layer(words)
-        read = self.write_text(element, words).with_flags(Flag.LAYER_TEXT, *doubts)
+        text = hyphenation.restore_line_ends(words)
+        read = self.write_text(element, text).with_flags(Flag.LAYER_TEXT, *doubts)
         return read.model_copy(update={"confidence": confidence})
 
 
@@ -106,7 +107,8 @@ def _keep_visible_words(element: Element, layer: TextLayer) -> Element:
     words = layer.inside(element.boxes) if element.figure else ""
     if not element.figure or not words or prose.is_garbage(words):
         return element
-    return element.model_copy(update={"figure": element.figure.model_copy(update={"visible_text": words})})
+    visible = hyphenation.restore_line_ends(words)
+    return element.model_copy(update={"figure": element.figure.model_copy(update={"visible_text": visible})})
 
 
 def find_label(element: Element) -> Label | None:
@@ -118,4 +120,5 @@ def fall_back(element: Element, words: str | None, write_text: WriteText) -> Ele
     """The element of a region that was not read: with the text layer's words where it has some, else still unread."""
     if not words or not words.strip() or prose.is_garbage(words):
         return element.with_flags(Flag.UNREAD_REGION)
-    return write_text(element.without_flag(Flag.UNREAD_REGION), words).with_flags(Flag.FROM_TEXT_LAYER)
+    text = hyphenation.restore_line_ends(words)
+    return write_text(element.without_flag(Flag.UNREAD_REGION), text).with_flags(Flag.FROM_TEXT_LAYER)

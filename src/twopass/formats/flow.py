@@ -9,13 +9,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
 
 from twopass.document import HEADINGS, Cell, Document, Element, Flag, Kind, Page, Table
 from twopass.format_options import Furniture, Markdown
 from twopass.formats import escaping
-from twopass.text import broken_words, footnotes, hyphenation, list_items, prose, table_markup
+from twopass.text import broken_words, footnotes, list_items, prose, table_markup
 from twopass.text.hyphenation import Vocabulary
 
 _PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
@@ -91,8 +92,7 @@ class Flow:
     has_title: bool
     notes: Mapping[str, str]  # footnote id -> label
     marks: Mapping[str, Sequence[Reference]]  # paragraph id -> references in it
-    vocabulary: Vocabulary = hyphenation.NO_WORDS
-    language: str | None = None
+    language: str | None
 
     def collect_chain(self, element: Element) -> list[Element]:
         """The element followed by all its continuations."""
@@ -115,7 +115,11 @@ class Flow:
 
     def join_lines(self, first: str, second: str) -> tuple[str, str, str]:
         """Two parts of a text, and what separates them; the document's words decide on a hyphen between them."""
-        return prose.join_lines(first, second, self.vocabulary, self.language)
+        return prose.join_lines(first, second, self._vocabulary, self.language)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return broken_words.collect_vocabulary(self.by_id.values())
 
     def is_several_items(self, element: Element) -> bool:
         """Whether the element is several paragraphs or list items that no other element continues."""
@@ -152,8 +156,8 @@ def build(document: Document, options: Markdown) -> Flow:
     has_title = any(element.kind is Kind.TITLE for element in body)
     joined = set(next_of.values())
     first_parts = [element for element in body if element.id not in joined]
-    pages, vocabulary = list(_group_by_page(document, first_parts)), broken_words.collect_vocabulary(body)
-    return Flow(pages, by_id, next_of, has_title, notes, marks, vocabulary, document.meta.language)
+    pages = list(_group_by_page(document, first_parts))
+    return Flow(pages, by_id, next_of, has_title, notes, marks, document.meta.language)
 
 
 def is_written(element: Element, furniture: Furniture) -> bool:

@@ -33,7 +33,8 @@ def _list_texts(element: Element) -> list[str]:
 
 
 def _has_break(element: Element) -> bool:
-    texts = (*_list_texts(element), element.markdown)
+    visible = (element.figure.visible_text or "") if element.figure else ""
+    texts = (*_list_texts(element), element.markdown, visible)
     return element.kind not in _AS_WRITTEN and any(map(hyphenation.has_break, texts))
 
 

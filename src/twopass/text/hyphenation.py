@@ -18,6 +18,7 @@ _TOKEN = re.compile(_WORD)
 _BREAK = re.compile(rf"(?<![^\W\d_])(?:[^\W\d_]++[{_HYPHENS}])*?[^\W\d_]++[-\u2010]$")
 _MARKUP = r"(?:\*{1,3}|</?su[bp]>)?"  # what Markdown may have between a word and the end of its line
 _LINE_END = re.compile(rf"(?<=[^\W\d_])([-\u2010])({_MARKUP})[ \t]*\n\s*({_MARKUP})(?=[^\W\d_])")
+_BLANK = re.compile(r"(?<=[^\W\d_][-\u2010]) (?=[^\W\d_])")
 _TAGS = re.compile(r"\*|</?su[bp]>")
 _OPEN_WORD = re.compile(rf"{_WORD}[-\u2010\u00ad]\s*$")
 _LONGEST_WORD = 100  # characters that are searched for the first half of a word
@@ -132,6 +133,11 @@ NO_WORDS = Vocabulary()
 def has_break(text: str) -> bool:
     """Whether a word of the text may be broken at the end of a line."""
     return bool(_LINE_END.search(text))
+
+
+def restore_line_ends(words: str) -> str:
+    """The words of lines, with a line end instead of the blank behind each hyphen that may break a word."""
+    return _BLANK.sub("\n", words)
 
 
 def join_words(text: str, vocabulary: Vocabulary, language: str | None) -> str:
