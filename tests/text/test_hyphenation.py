@@ -18,7 +18,16 @@ def join(text: str, *others: str, language: str | None = "en") -> str:
 
 
 @pytest.mark.parametrize(
-    "broken", ["har-\nbours", "volun-\ntary", "evapora-\ntion", "INTER-\nNATIONAL", "har\u2010\nbours"]
+    "broken",
+    [
+        "har-\nbours",
+        "volun-\ntary",
+        "evapora-\ntion",
+        "INTER-\nNATIONAL",
+        "har\u2010\nbours",
+        "har\u00ad\nbours",
+        "har¬\nbours",
+    ],
 )
 def test_a_word_that_the_line_end_breaks_is_whole_again(broken: str) -> None:
     """Whether its halves are words or not: the language has the whole word."""

@@ -60,6 +60,7 @@ _SENTENCE_CLOSED = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 _FINISHED = re.compile(r"[.!?…:。！？：][\"'”’»)\]」』）]*(?:\[\^?\d+\]|[¹²³⁰⁴-⁹])*$")
 _HYPHEN_END = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
 _SOFT_HYPHEN = "\u00ad"
+_NOT_SIGN_END = re.compile(r"[^\W\d_]¬$")  # what some programs for OCR write for a hyphen at a line's end
 _CJ_EDGE = re.compile(f"[{HAN}{KANA}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]")
 _CJK = re.compile(f"[{HAN}{KANA}{HANGUL}]")
 _WORD = re.compile(rf"[{HAN}{KANA}]|[^\W_{HAN}{KANA}]+")
@@ -181,7 +182,7 @@ def _join_certain(first: str, second: str) -> tuple[str, str, str]:
     """The same for texts between which no word is broken; otherwise, the separator is a line end."""
     if not first or not second:
         return first, "", second
-    if first[-1] == _SOFT_HYPHEN:
+    if first[-1] == _SOFT_HYPHEN or (_NOT_SIGN_END.search(first) and second[0].islower()):
         return first[:-1], "", second
     if NO_WORDS.join(first, second) is not None:
         return first, "\n", second

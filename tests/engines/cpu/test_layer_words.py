@@ -146,6 +146,24 @@ def test_signs_of_symbol_fonts_are_what_they_show(font: str, code: str, expected
     assert read_texts(page)[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("carbonXfree har-", "bours"), ["carbon-free", "har-", "bours"]),
+        (("the dualX", "use quay"), ["the", "dual\u00ad", "use", "quay"]),
+        (("carbonXfree dualX", "use"), ["carbon-free", "dual-", "use"]),
+    ],
+)
+def test_a_soft_hyphen_that_the_page_shows_inside_a_line_is_a_hyphen(lines: list[str], expected: list[str]) -> None:
+    """Then the font calls all its hyphens soft; at line ends alone, they are what they say."""
+    page = draw_page()
+    for number, line in enumerate(lines):
+        page.insert_text((60, 80 + 14 * number), line, fontname="helv", fontsize=SIZE)
+    name_font(page, "Arial", {letter: letter for letter in "".join(lines)} | {"X": "\u00ad"})
+
+    assert read_texts(page) == expected
+
+
 @given(st.characters(exclude_categories=["Cs"]), st.text(max_size=20))
 def test_any_character_of_any_font_stays_one_character(character: str, font: str) -> None:
     """Translation never raises, and gives one character for one."""

@@ -293,6 +293,7 @@ def _iterate_runs(styles: Sequence[str]) -> Iterator[StyledRun]:
 
 MIN_COSINE = 0.9  # of the angle of an upright line, at most 25 degrees
 
+_INNER_SOFT_HYPHEN = re.compile(r"\w\u00ad\w")
 _Placed = Mapping[tuple[int, int], Sequence[SpannedWord]]  # words of some lines, by the numbers of block and line
 
 
@@ -328,7 +329,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
     raw_words = textpage.extractWORDS()
     text_blocks = [block for block in blocks if block["type"] == 0]
     placed = _place_words(raw_words, text_blocks, textpage)
-    words = _replace_controls(tuple(_build_words(raw_words, text_blocks, placed)))
+    words = _replace_soft_hyphens(_replace_controls(tuple(_build_words(raw_words, text_blocks, placed))))
     is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
     words = widgets.add_marks(page, words)
     return blocks, LayerWords(words, hidden), is_scan
@@ -339,6 +340,13 @@ def _replace_controls(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ...]:
         return words
     pairs = ((word, symbol_fonts.replace_controls(word.text)) for word in words)
     return tuple(word if word.text == text else replace(word, text=text) for word, text in pairs)
+
+
+def _replace_soft_hyphens(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ...]:
+    """The words with hyphens, if their fonts call these soft: a page shows no soft hyphen inside a line."""
+    if not any(_INNER_SOFT_HYPHEN.search(word.text) for word in words):
+        return words
+    return tuple(replace(word, text=word.text.replace("\u00ad", "-")) for word in words)
 
 
 @contextmanager
