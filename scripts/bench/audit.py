@@ -2,7 +2,7 @@
 
     python -m scripts.bench audit [FOLDER …] [--pages 12] [--read 2] [--damaged 20] [--only damaged rendered read]
 
-    damaged    a page of each file is damaged in every way of damaged_pages.py, and read
+    damaged    a page of each file is damaged in all ways of damaged_pages.py and drawn, and that of the first file read
     rendered   sound pages are drawn, which is the same for all engines
     read       sound pages are read
 
@@ -12,12 +12,11 @@ the FOLDERs should hold sound files, and not those whose messages the table in p
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import product
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
@@ -31,13 +30,18 @@ from scripts.bench.options import create_parser
 from twopass import Document, read
 from twopass.document import Checkpoint, Page, PageAudit, State, Status
 from twopass.errors import TwopassError
+from twopass.job import EntryPoint, Job
 from twopass.pages import damage, source_files
 from twopass.pages.damage import Fault
 from twopass.pages.rendered_page import PagePointer
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import open_page_pool
 from twopass.settings import Settings, load_settings
-from twopass.steps import audit, render
+from twopass.steps import audit, fetch, render
+from twopass.storage.sources import Sources
 
 DPI = 100  # the cost of the search for faults does not depend on it
+BUFFERS, BUFFER_BYTES = 2, 256 << 20
 MAX_SHOWN = 200  # characters of what is said of a page
 
 
@@ -53,10 +57,6 @@ class Material:
 
     def read(self, source: Path | bytes, pages: str) -> Document:
         return read(source, settings=self.settings, pages=pages, formats=["docjson"])
-
-    @cached_property
-    def threads(self) -> int:
-        return self.settings.page_worker_count
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -83,68 +83,64 @@ def main(arguments: Sequence[str]) -> None:
 
 @dataclass
 class Ends:
-    """How damaged pages ended. A silent one has no finding; `unsaid` has a loss in no problem or status."""
+    """How pages with one kind of damage ended when they were drawn, and whether a reading says it."""
 
     pages: int = 0
     lost: int = 0
     altered: int = 0
     blank: int = 0
     failed: int = 0
-    unsaid: int = 0
     silent: list[str] = field(default_factory=list)
+    is_said: bool | None = None
 
-    def add(self, name: str, document: Document) -> None:
-        (page,) = document.pages
-        findings = page.audit.findings if page.audit else ()
-        has_loss = any(finding.kind.is_loss for finding in findings)
+    def add(self, name: str, page: Page) -> None:
+        has_findings = bool(page.audit and page.audit.findings)
+        has_loss = bool(page.audit and page.audit.has_loss)
         self.pages += 1
         self.lost += has_loss
-        self.altered += bool(findings) and not has_loss
+        self.altered += has_findings and not has_loss
         self.blank += page.state is State.BLANK
         self.failed += page.state is State.FAILED
-        self.unsaid += has_loss and (document.status is Status.SUCCESS or not document.problems)
-        if not findings:
+        if not has_findings:
             self.silent.append(name)
 
 
 def measure_damaged(material: Material) -> None:
-    """Damage a page of each file in every way; files that cannot be changed are left out."""
-    ends = {way: Ends() for way in damaged_pages.WAYS}
+    """Damage a page of each file in every way, and draw it; pages of the first file are read, too."""
     count = material.damaged or len(material.files)
     files = material.files[:: max(len(material.files) // count, 1)][:count]
-
-    def damage_and_read(file: Path) -> list[tuple[str, Document]]:
-        data = file.read_bytes()
-        return [(way, document) for way in ends for document in _read_damaged(material, data, way, file.name)]
-
-    with ThreadPoolExecutor(material.threads) as pool:
-        for file, documents in zip(files, pool.map(damage_and_read, files), strict=True):
-            for way, document in documents:
-                ends[way].add(file.name, document)
-    print(
-        f"{'damaged pages':48}{'pages':>7}{'lost':>7}{'altered':>9}{'silent':>8}{'blank':>7}{'failed':>8}{'unsaid':>8}"
-    )
-    for way, end in {**ends, "all": _sum_ends(ends)}.items():
-        row = f"{end.pages:7}{end.lost:7}{end.altered:9}{len(end.silent):8}{end.blank:7}{end.failed:8}{end.unsaid:8}"
-        print(f"{way:48}{row}")
+    ends = {way: Ends() for way in damaged_pages.WAYS}
+    asyncio.run(_draw_damaged(files, ends, material.settings))
     for way, end in ends.items():
-        for name, times in Counter(end.silent).items():
-            print(f"    {way}: nothing is reported of {name}{f' ({times} times)' if times > 1 else ''}")
+        document = material.read(damaged_pages.damage(files[0].read_bytes(), 0, way), "1")
+        end.is_said = document.status is not Status.SUCCESS and bool(document.problems)
+    titles = f"{'drawn':>7}{'lost':>7}{'altered':>9}{'silent':>8}{'blank':>7}{'failed':>8}"
+    print(f"{'damaged pages':48}{titles}  a reading says it")
+    for way, end in ends.items():
+        row = f"{end.pages:7}{end.lost:7}{end.altered:9}{len(end.silent):8}{end.blank:7}{end.failed:8}"
+        print(f"{way:48}{row}  {'yes' if end.is_said else 'NO'}")
+    for way, end in ends.items():
+        for name in end.silent:
+            print(f"    {way}: nothing is reported of {name}")
 
 
-def _read_damaged(material: Material, data: bytes, way: str, name: str) -> Iterator[Document]:
-    try:
-        yield material.read(damaged_pages.damage(data, 0, way), "1")
-    except (ValueError, RuntimeError, TwopassError) as error:
-        print(f"left out: {name}, {way}: {error}", flush=True)
-
-
-def _sum_ends(ends: Mapping[str, Ends]) -> Ends:
-    total = Ends()
-    for end in ends.values():
-        for name in vars(total):
-            setattr(total, name, getattr(total, name) + getattr(end, name))
-    return total
+async def _draw_damaged(files: Sequence[Path], ends: Mapping[str, Ends], settings: Settings) -> None:
+    """Draw the first page of each file in page workers, damaged in every way; what cannot be damaged is left out."""
+    buffers = PixelBufferPool(BUFFERS, BUFFER_BYTES)
+    async with open_page_pool(settings, buffers) as page_pool:
+        for file, (way, end) in product(files, ends.items()):
+            with TemporaryDirectory() as folder:
+                path = Path(folder, file.name)
+                try:
+                    path.write_bytes(damaged_pages.damage(file.read_bytes(), 0, way))
+                    job = Job.parse({"input": {"source": str(path)}}, settings, EntryPoint.LOCAL)
+                    async with (
+                        fetch.document(str(path), job, settings, page_pool, Sources(settings)) as fetched,
+                        render.page(fetched, 1, DPI, settings.max_page_pixels, page_pool, buffers) as rendered,
+                    ):
+                        end.add(file.name, rendered.page)
+                except (ValueError, RuntimeError, TwopassError) as error:
+                    print(f"left out: {file.name}, {way}: {error}", flush=True)
 
 
 # ---- sound pages -----------------------------------------------------------------------------------
