@@ -22,7 +22,7 @@ _BLANK = re.compile(r"(?<=[^\W\d_][-\u2010]) (?=[^\W\d_])")
 _TAGS = re.compile(r"\*|</?su[bp]>")
 _OPEN_WORD = re.compile(rf"{_WORD}[-\u2010\u00ad]\s*$")
 _LONGEST_WORD = 100  # characters that are searched for the first half of a word
-_ADDRESS = re.compile(r"[@/\\_]|^www\.")  # what addresses, paths and identifiers have, whose hyphens are their own
+_ADDRESS = re.compile(r"[@\\_]|://|\w\.\w+/|^www\.")  # in addresses and identifiers, whose hyphens are their own
 # A hyphen before these replaces half of a word: "in- and output", "Bildungs- und Kulturamt".
 _CONJUNCTIONS = "und u oder od bis bzw beziehungsweise respektive sowie als wie noch statt and or to et ou y o e en of"
 CONJUNCTIONS = frozenset(_CONJUNCTIONS.split())
