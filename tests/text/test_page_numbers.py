@@ -17,8 +17,19 @@ from twopass.text.page_numbers import PageNumber
     [
         *(("Page 3", 3), ("page 3 of 12", 3), ("Seite 3", 3), ("Seite 3 von 12", 3), ("S. 3", 3), ("p. 3", 3)),
         *(("Página 3 de 12", 3), ("стр. 3", 3), ("Page iv", 4), ("Page | 3", 3), ("3 | P a g e", 3), ("Blatt 3", 3)),
+        *(("Sida 3 (12)", 3), ("Page No. 3", 3), ("Page 3 of 12 pages", 3)),
         *(("3/12", 3), ("3 of 9", 3), ("- 3 -", 3), ("– xiv –", 14), ("[Page 3]", 3), ("Page 3 of 12.", 3)),
-        *(("第3页", 3), ("第 3 页 共 12 页", 3), ("第3页/共12页", 3), ("3쪽", 3), ("3ページ", 3), ("Page ３", 3)),
+        *(
+            ("Sida 3 (12)", 3),
+            ("Page No. 3", 3),
+            ("Page 3 of 12 pages", 3),
+            ("第3页", 3),
+            ("第 3 页 共 12 页", 3),
+            ("第3页/共12页", 3),
+            ("3쪽", 3),
+            ("3ページ", 3),
+            ("Page ３", 3),
+        ),
     ],
 )
 def test_a_page_number_that_says_so_needs_no_evidence(text: str, value: int) -> None:
@@ -42,7 +53,20 @@ def test_a_number_alone_may_be_one(text: str, value: int, is_plain: bool) -> Non
     "text",
     [
         *("", "-", "Page", "Pages", "Page layout", "INVOICE 2024-0117", "2024-0117", "$ 950", "1,250.00", "1.2.3"),
-        *("24/12", "12 of 3", "12.03.2024", "10:41", "20817", "Chapter 3", "No. 3", "x y", "mix", "IBAN", "3 %"),
+        *(
+            "24/12",
+            "12 of 3",
+            "3 (12)",
+            "12.03.2024",
+            "10:41",
+            "20817",
+            "Chapter 3",
+            "No. 3",
+            "x y",
+            "mix",
+            "IBAN",
+            "3 %",
+        ),
     ],
 )
 def test_other_texts_are_none(text: str) -> None:
@@ -56,11 +80,13 @@ def test_other_texts_are_none(text: str) -> None:
         *(("12 Springs", "Springs", 12), ("Springs 12", "Springs", 12), ("Springs | 12", "Springs", 12)),
         ("Annual Report 2024, page 3 of 12", "Annual Report 2024", 3),
         ("Seite 3 Jahresbericht", "Jahresbericht", 3),
+        ("Form 12-A Page 3 of 12 Rev. 2024", "Form 12-A Rev. 2024", 3),
+        ("Water Board | 12 | 2024", "Water Board  | 2024", 12),
         ("FY 2011 GSA • OCSIT ANNUAL REPORT 15", "FY 2011 GSA • OCSIT ANNUAL REPORT", 15),
     ],
 )
 def test_a_title_is_split_from_its_page_number(text: str, title: str, value: int) -> None:
-    """The number is at its beginning or end."""
+    """The number is at its beginning or end, or says or shows that it is one."""
     split = page_numbers.split(text)
 
     assert split is not None and (split.title, split.number.value) == (title, value)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _MAX_LENGTH = 60  # characters of a page number with all that belongs to it
+_MAX_WORDS = 6  # of a page number: "Page 3 of a total of 12" is none
 _MAX_TITLE = 200  # characters of a line that may begin or end with one
 _ROMAN_NUMBER = r"(?=[ivxlc])c{0,3}(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})"
 _ROMAN_DIGITS = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
@@ -16,13 +18,13 @@ _WORD = (
 )
 _OF = r"(?:of|out of|von|de|di|sur|av|af|van|z|ze|из|από|/|من|מתוך)"
 _NUMBER = rf"(?P<number>\d{{1,4}}|{_ROMAN_NUMBER})"
-_TOTAL = rf"(?:\s*{_OF}\s*(?P<total>\d{{1,4}}))"
+_TOTAL = rf"(?:\s*{_OF}\s*(?P<total>\d{{1,4}})(?:\s*(?:pages|seiten))?)"
 _SIGNS = r"[\s\-–—―−|·•.,:()\[\]<>~*]*"
 # What says of itself that it is a page number.
 _NAMED = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
-        rf"{_WORD}\s*[|:.\-–—]?\s*{_NUMBER}{_TOTAL}?",
+        rf"{_WORD}\s*(?:n[or]\.?)?\s*[|:.\-–—]?\s*{_NUMBER}(?:{_TOTAL}|\s*\((?P<of>\d{{1,4}})\))?",
         rf"(?P<number>\d{{1,4}})\s*[|·•\-–—]?\s*{_WORD}",  # "3 | Page"
         rf"(?P<number>\d{{1,4}}){_TOTAL}",
         rf"[-–—―−]\s*{_NUMBER}\s*[-–—―−]",
@@ -50,6 +52,7 @@ _COUNTED = re.compile(
     re.IGNORECASE,
 )
 _AT_START = re.compile(r"(\d{1,3})(?:\s*[|·•–—]\s*|\s+)(?=[^\W\d_])")
+_BETWEEN = re.compile(r"\s[|·•–—]\s(\d{1,3})(?=\s[|·•–—]\s)")
 _AT_END = re.compile(r"(?:\s*[|·•–—]\s*|\s+)(\d{1,3})$")
 
 
@@ -66,7 +69,7 @@ class PageNumber(NamedTuple):
 
 
 class NumberedTitle(NamedTuple):
-    """A line apart from the page number at its beginning or end."""
+    """A line apart from the page number in it."""
 
     title: str
     number: PageNumber
@@ -88,21 +91,31 @@ def parse(text: str) -> PageNumber | None:
 
 
 def split(text: str) -> NumberedTitle | None:
-    """A line apart from the page number at its beginning or end; None if it has none, or nothing else."""
+    """A line apart from the page number in it; None if it has none, or nothing else."""
     if len(text) > _MAX_TITLE:
         return None
     text = " ".join(_normalize(text).split())
     words = text.split(" ")
-    for count in range(min(6, len(words) - 1), 0, -1):
-        for title, number in ((words[:-count], words[-count:]), (words[count:], words[:count])):
-            if (found := _parse_named(_strip_signs(" ".join(number)))) and (rest := _strip_signs(" ".join(title))):
-                return NumberedTitle(rest, found)
-    if (found_at := _AT_END.search(text)) and not _is_counted(text[: found_at.start()]):
-        rest = _strip_signs(text[: found_at.start()])
-        return NumberedTitle(rest, PageNumber(int(found_at[1]))) if rest else None
-    if (found_at := _AT_START.match(text)) and not begins_date(text):
-        return NumberedTitle(_strip_signs(text[found_at.end() :]), PageNumber(int(found_at[1])))
+    for start, end in _list_places(words):
+        title = _strip_signs(" ".join([*words[:start], *words[end:]]))
+        if title and (found := _parse_named(_strip_signs(" ".join(words[start:end])))):
+            return NumberedTitle(title, found)
+    for form in (_AT_END, _BETWEEN):
+        if (number := form.search(text)) and not _is_counted(text[: number.start()]):
+            title = _strip_signs(f"{text[: number.start()]} {text[number.end() :]}")
+            return NumberedTitle(title, PageNumber(int(number[1]))) if title else None
+    if (number := _AT_START.match(text)) and not begins_date(text):
+        return NumberedTitle(_strip_signs(text[number.end() :]), PageNumber(int(number[1])))
     return None
+
+
+def _list_places(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where a page number that says so may stand: at both ends, and around words with digits; the longest first."""
+    with_digits = [n for n, word in enumerate(words) if any(map(str.isdecimal, word))]
+    for count in range(min(_MAX_WORDS, len(words) - 1), 0, -1):
+        last = len(words) - count
+        starts = {0, last, *(start for n in with_digits for start in range(n - count + 1, n + 1) if 0 <= start <= last)}
+        yield from ((start, start + count) for start in sorted(starts))
 
 
 def begins_date(text: str) -> bool:
@@ -121,7 +134,8 @@ def _strip_signs(text: str) -> str:
 def _parse_named(text: str) -> PageNumber | None:
     for form in _NAMED:
         if found := form.fullmatch(text):
-            value, total = _read(found["number"]), found.groupdict().get("total")
+            groups = found.groupdict()
+            value, total = _read(found["number"]), groups.get("total") or groups.get("of")
             return PageNumber(value, is_named=True) if total is None or value <= int(total) else None
     return None
 
