@@ -135,7 +135,9 @@ def _is_labelled(element: Element) -> bool:
 
 
 def _in_margin(element: Element) -> bool:
-    return element.box is None or not _MARGIN < element.box.centre[1] < 1 - _MARGIN
+    if element.box is None or Flag.IN_MARGIN in element.flags:  # the flag also says so of a page set sideways
+        return True
+    return not _MARGIN < element.box.centre[1] < 1 - _MARGIN
 
 
 def _is_note(element: Element) -> bool:
