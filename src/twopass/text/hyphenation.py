@@ -135,6 +135,12 @@ def has_break(text: str) -> bool:
     return bool(_LINE_END.search(text))
 
 
+def is_one_word(left: str, right: str, language: str | None) -> bool:
+    """Whether the language has the whole word, and at most one of its halves."""
+    whole, *halves = (_is_listed(word.casefold(), (language or "")[:2]) for word in (left + right, left, right))
+    return whole and not all(halves)
+
+
 def restore_line_ends(words: str) -> str:
     """The words of lines, with a line end instead of the blank behind each hyphen that may break a word."""
     return _BLANK.sub("\n", words)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from html import unescape
 
-from twopass.text import hyphenation, maths
+from twopass.text import hyphenation, maths, prose
 
 _MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
 _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
@@ -17,7 +18,7 @@ _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7}|#x[0-9a-fA-F]{1,6})
 _EMPHASIS = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
 _NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
 _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
-_WORD_HYPHEN = re.compile(rf"(?<=[^\W\d_])-[ ]+{_NOT_PAIRED}(?=[^\W\d_])")
+_WORD_HYPHEN = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)-[ ]+{_NOT_PAIRED}(?=([^\W\d_]++))")
 _JOINED_ITEM = re.compile(r"((?<!\S)[^\s-]+(?:-[^\s-]+)*)-\s+(?=([^\W\d_]))")
 # German stems that are not words of their own: before a lower-case letter the hyphen comes from a line break. After any
 # other ending the hyphen may be part of the word, as in rot-grün, rabbit-hole and operations-based.
@@ -51,12 +52,19 @@ def fix_markup(text: str) -> str:
 def fix_hyphens(text: str) -> str:
     """Remove the space that the model puts after every hyphen (01- C), and hyphens of line breaks.
 
-    Inside a word (daisy- chain), a line end takes its place: the document's words decide on the hyphen. Items of a list
-    that the model wrote on one line get lines of their own.
+    In one word (har- bours), a line end takes the place of the space: the document's words decide on the hyphen. Items
+    of a list that the model wrote on one line get lines.
     """
     if text.lstrip().startswith("- "):
         text = _JOINED_ITEM.sub(_split_item, text)
-    return _HYPHEN.sub("-", _WORD_HYPHEN.sub("-\n", _BROKEN_WORD.sub(r"\1", text)))
+    text = _BROKEN_WORD.sub(r"\1", text)
+    if _WORD_HYPHEN.search(text):
+        text = _WORD_HYPHEN.sub(partial(_end_line, language=prose.detect_language(text)), text)
+    return _HYPHEN.sub("-", text)
+
+
+def _end_line(found: re.Match[str], language: str | None) -> str:
+    return f"{found[1]}-\n" if hyphenation.is_one_word(found[1], found[2], language) else f"{found[1]}-"
 
 
 def _split_item(found: re.Match[str]) -> str:
