@@ -32,6 +32,7 @@ from twopass.document import (
     Kind,
     Layer,
     Meta,
+    OutlineEntry,
     PageAudit,
 )
 from twopass.engines.cpu.page import read_page
@@ -161,6 +162,15 @@ def test_the_pages_that_are_read_decide() -> None:
     pages = [checkpoint(n, make_body(n, 0), *footers) for n in (3, 4)]
 
     assert get_furniture(build_document(*pages)) == ["Page 3 of 40"] * 2
+
+
+def test_a_header_that_the_outline_names_is_a_heading() -> None:
+    """The file's own outline says more than the label of a layout model."""
+    page = checkpoint(1, element("page_header", "Report of the quay", TOP), element("text", "Body."))
+
+    document = build_document(page, outline=(OutlineEntry(title="Report of the quay", level=1, page=1),))
+
+    assert [(e.kind, e.flags) for e in document.elements] == [(Kind.SECTION_HEADER, ()), (Kind.TEXT, ())]
 
 
 def test_the_audit_counts_the_words_that_furniture_leaves_out() -> None:

@@ -12,13 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from twopass.document import Element, Kind, OutlineEntry
+from twopass.document import FURNITURE, Element, Flag, Kind, OutlineEntry
 from twopass.text import prose
 
 MAX_LEVEL = 9  # deeper numbering counts as this level
 _MIN_AGREEMENT = 0.8  # a hint means a level if this share of its headings of known level have that level
 _MAX_HEADING_LINES = 5
 _MAX_HEADING_LENGTH = 200  # characters: longer text is not promoted to a heading
+_MAY_HEAD = FURNITURE | {Kind.TEXT}  # if the outline names it
 _MIN_PREFIX = 8  # characters: a shorter title that begins like another one is not the same title
 _NUMBERING = re.compile(
     r"\s*(?:(?P<name>(?i:chapter|section|part|appendix|annex|kapitel|abschnitt|teil|anhang|chapitre|partie|§))\s*"
@@ -95,7 +96,7 @@ def match_outline(outline: Iterable[OutlineEntry], elements: Sequence[Element]) 
     entries = tuple(entry for entry in outline if not is_placeholder(entry.title))
     candidates: dict[int, list[int]] = defaultdict(list)
     for index, element in enumerate(elements):
-        may_head = element.is_heading or element.kind is Kind.TEXT
+        may_head = element.is_heading or element.kind in _MAY_HEAD
         if element.is_body and may_head and len(element.text) <= _MAX_HEADING_LENGTH:
             candidates[element.page].append(index)
     entry_by_element: dict[int, int] = {}
@@ -134,7 +135,7 @@ def _is_prefix(one: str, other: str) -> bool:
 def resolve(elements: Sequence[Element], outline: Outline) -> list[Element]:
     """Decide the headings of the whole document: one title, and a level and a number for every heading."""
     promoted = [
-        _change_kind(element, Kind.SECTION_HEADER)
+        _change_kind(element.without_flag(Flag.APART), Kind.SECTION_HEADER)
         if index in outline.entry_by_element and not element.is_heading
         else element
         for index, element in enumerate(elements)
