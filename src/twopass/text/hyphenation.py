@@ -88,13 +88,13 @@ class Vocabulary:
 
     def _judge(self, before: list[str], left: str, right: str, language: str | None) -> Joint:
         """What the halves say; `before` are the parts of the word in front of earlier hyphens."""
-        is_whole = self._has(left + right, language)
-        if right in CONJUNCTIONS and not is_whole:
+        whole = left + right
+        if right in CONJUNCTIONS and not self._has(whole, language):
             return Joint.HYPHEN_AND_SPACE
         if len(left) == 1 or right[0].isupper() or (left.isupper() and right.islower()):
             is_in_capitals = len(left) > 1 and left.isupper() and right.isupper()
-            return Joint.NOTHING if is_in_capitals and is_whole else Joint.HYPHEN
-        if not before and (is_whole or _is_compounding(language, left)):
+            return Joint.NOTHING if is_in_capitals and self._has(whole, language) else Joint.HYPHEN
+        if not before and (_is_compounding(language, left) or self._has(whole, language)):
             return Joint.NOTHING
         is_compound = right not in _ENDINGS and self._has(left, language) and self._has(right, language)
         return Joint.HYPHEN if is_compound else Joint.NOTHING
