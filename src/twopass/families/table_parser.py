@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from twopass.document import Cell, Table
@@ -18,10 +19,13 @@ _MAX_COL_SPAN, _MAX_ROW_SPAN = 100, 1000
 _MAX_CELLS = 50_000  # from here on spans are ignored
 _TABLE_TAG = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
 _CELL_TAG = re.compile(r"<(/?)t[dh]\b", flags=re.IGNORECASE)
-_HEAD_TAG = re.compile(r"<(/?)thead")
+_HEAD_TAG = re.compile(r"<(/?)thead", flags=re.IGNORECASE)
 _ROW_END = re.compile(r"</tr\s*>", flags=re.IGNORECASE)
 _STRUCTURE_TAG = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
-_ROW = re.compile(r"(?:\A|</?tr\b[^<>]*>)(.*?)(?=</?tr\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
+_ROW = re.compile(
+    r"(?:\A|(?P<begun><tr\b[^<>]*>)|</tr\b[^<>]*>)(?P<content>.*?)(?=(?P<ended></tr\b)|<tr\b|\Z)",
+    flags=re.DOTALL | re.IGNORECASE,
+)
 _CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=<t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
 _BREAK = re.compile(r"<br\b[^<>]*>|</(?:p|td|th)\s*>", flags=re.IGNORECASE)
 _SPAN = re.compile(r"(row|col)span\s*=\s*[\"']?\s*(\d{1,6})", flags=re.IGNORECASE)
@@ -33,6 +37,17 @@ _GFM_TABLE = re.compile(
     r"^[ \t]*\|.+\|[ \t]*\n[ \t]*\|(?:[ \t]*:?-+:?[ \t]*\|)+(?:\n[ \t]*\|.*\|[ \t]*)*", flags=re.MULTILINE
 )
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7});")
+# The frame of an HTML document: no text of the page.
+_FRAME_TAG = re.compile(
+    r"<!doctype\b[^<>]*>|<style\b[^<>]*>.*?</style\s*>|<(?:meta|link)\b[^<>]*>|</?(?:html|head|body)\b[^<>]*>",
+    flags=re.DOTALL | re.IGNORECASE,
+)
+_BOX_TAG = re.compile(r"</?(?:div|section|article|main|figure|center|p|span|font)\b[^<>]*>", flags=re.IGNORECASE)
+_FENCE_BEGIN, _FENCE_END = re.compile(r"```[\w-]*\s*\Z"), re.compile(r"\A\s*```(?!\S)")
+_PICTURE = re.compile(
+    r"<img\b(?P<attributes>[^<>]*)>|!\[(?P<written>[^\[\]\n]{0,2000})\]\([^()\s]{1,2000}\)", flags=re.IGNORECASE
+)
+_ALT = re.compile(r"\balt\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", flags=re.IGNORECASE)
 
 
 class Part(NamedTuple):
@@ -52,15 +67,38 @@ class _UnplacedCell(NamedTuple):
 
 
 def split_tables(text: str) -> list[Part]:
-    """Split an answer into prose and tables, in order; only blank parts are dropped."""
-    found: list[Part] = []
-    at = 0
-    for start, end in _find_tables(text):
+    """Split an answer into prose and tables, in order; only blank parts, and the tags around a table, are dropped."""
+    tables = list(_find_tables(text))
+    starts, ends = [start for start, _ in tables], [end for _, end in tables]
+    texts = [text[at:start] for at, start in zip([0, *ends], [*starts, len(text)], strict=True)]
+    texts = _strip_frames(texts) if tables else texts
+    found = [Part(texts[0], None)]
+    for (start, end), after in zip(tables, texts[1:], strict=True):
         source = text[start:end]
         table = parse_html(source) if source[0] == "<" else parse_gfm(source)
-        found += [Part(text[at:start], None), Part(source, table)]
-        at = end
-    return [part for part in (*found, Part(text[at:], None)) if part.text.strip()]
+        found += [Part(source, table), Part(after, None)]
+    return [part for part in found if part.text.strip()]
+
+
+def _strip_frames(texts: Sequence[str]) -> list[str]:
+    """The texts before, between and after tables, without the tags and fences that only surround tables."""
+    stripped = [_FRAME_TAG.sub("", text) for text in texts]
+    stripped = [text if _BOX_TAG.sub("", text).strip() else "" for text in stripped]
+    for n, (before, after) in enumerate(pairwise(stripped)):
+        if (begin := _FENCE_BEGIN.search(before)) and (end := _FENCE_END.match(after)):
+            stripped[n], stripped[n + 1] = before[: begin.start()], after[end.end() :]
+    return stripped
+
+
+def split_pictures(source: str) -> tuple[str, list[str]]:
+    """The source of a table without the pictures in its cells, and the words that stand for each of them."""
+    return _PICTURE.sub("", source), [_read_alt(picture) for picture in _PICTURE.finditer(source)]
+
+
+def _read_alt(picture: re.Match[str]) -> str:
+    """What the model wrote in place of a picture; "" for a picture without words."""
+    alt = _ALT.search(picture["attributes"] or "")
+    return prose.unescape(picture["written"] or (alt and (alt[1] or alt[2] or alt[3])) or "").strip()
 
 
 def join_parts(parts: Sequence[Part]) -> Table | None:
@@ -129,18 +167,22 @@ def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:
 def parse_html(text: str) -> Table:
     """Parse an HTML table. Text in a row but outside its cells goes to the nearest cell."""
     text = _flatten_nested_tables(text)
-    rows = []
-    in_head, at = False, 0
+    rows: list[list[_UnplacedCell]] = []
+    in_head, at, has_loose_text = False, 0, False
     for row in _ROW.finditer(text):
-        if heads := _HEAD_TAG.findall(text, at, row.start(1)):
+        content, start = row["content"], row.start("content")
+        if heads := _HEAD_TAG.findall(text, at, start):
             in_head = not heads[-1]
-        at = row.start(1)
-        cells = [_parse_cell(cell[1], cell[2], cell[3], in_head) for cell in _CELL.finditer(row[1])]
-        first = _CELL.search(row[1])
-        if stray := clean_cell_text(row[1][: first.start()] if first else row[1]):
+        at = start
+        cells = [_parse_cell(cell[1], cell[2], cell[3], in_head) for cell in _CELL.finditer(content)]
+        first = _CELL.search(content)
+        if stray := clean_cell_text(content[: first.start()] if first else content):
             first_cell = _UnplacedCell("", 1, 1, in_head) if not cells else cells[0]
             cells[:1] = [first_cell._replace(text=f"{stray}\n{first_cell.text}".strip())]
-        rows.append(cells)
+        # A row without cells is one nevertheless: cells above may span it. Text before it takes its place.
+        if cells or (row["begun"] and row["ended"] and not has_loose_text):
+            rows.append(cells)
+        has_loose_text = bool(stray) and not row["begun"]
     return _place_cells(rows)
 
 
@@ -163,12 +205,15 @@ def _parse_cell(name: str, attributes: str, text: str, in_head: bool) -> _Unplac
     spans = {which.lower(): int(count) for which, count in _SPAN.findall(attributes)}
     rows = min(max(spans.get("row", 1), 1), _MAX_ROW_SPAN)
     cols = min(max(spans.get("col", 1), 1), _MAX_COL_SPAN)
-    return _UnplacedCell(clean_cell_text(text), rows, cols, in_head or name == "th")
+    return _UnplacedCell(clean_cell_text(text), rows, cols, in_head or name.lower() == "th")
 
 
 def clean_cell_text(text: str) -> str:
-    """A cell's text without tags, with entities decoded even where they were escaped twice."""
-    text = superscripts.replace_tags(_BREAK.sub("\n", text))
+    """A cell's text without tags, with entities decoded even where they were escaped twice.
+
+    Of a picture that no element shows, the words that stand for it remain.
+    """
+    text = superscripts.replace_tags(_BREAK.sub("\n", _PICTURE.sub(_read_alt, text)))
     text = prose.unescape(_STYLE_TAG.sub("", text))
     if _ENTITY.search(text):
         text = prose.unescape(text)
@@ -177,8 +222,10 @@ def clean_cell_text(text: str) -> str:
 
 
 def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:
-    """Place each cell in the first free column of its row; row spans end with the table."""
-    rows = [row for row in rows if row]
+    """Place each cell in the first free column of its row; row spans end with the table.
+
+    A row without cells has empty ones where no cell above spans it.
+    """
     taken: set[tuple[int, int]] = set()
     cells: list[Cell] = []
     for r, row in enumerate(rows):
@@ -190,8 +237,13 @@ def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:
             taken |= {(r + down, c + across) for down in range(row_span) for across in range(col_span)}
             cells.append(Cell(row=r, col=c, row_span=row_span, col_span=col_span, text=cell.text, header=cell.header))
             c += col_span
+    columns = max((c for _, c in taken), default=-1) + 1
+    for r in (r for r, row in enumerate(rows) if not row and len(taken) < _MAX_CELLS):
+        free = [(r, c) for c in range(columns) if (r, c) not in taken]
+        taken |= set(free)
+        cells += [Cell(row=r, col=c) for r, c in free]
     widths = set(Counter(r for r, _ in taken).values())
-    table = table_markup.build_table(len(rows), max((c for _, c in taken), default=-1) + 1, cells)
+    table = table_markup.build_table(len(rows) if cells else 0, columns, sorted(cells, key=lambda one: one.row))
     return table.model_copy(update={"complexity": "complex"}) if len(widths) > 1 else table
 
 

@@ -7,7 +7,7 @@ signs. So what Markdown or HTML would interpret is written in another way that L
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from twopass.text import markdown_escapes
@@ -15,6 +15,12 @@ from twopass.text import markdown_escapes
 # A formula ends before the next beginning of one like it, so that a text of beginnings is searched once.
 INLINE, DISPLAY = r"\\\(((?:[^\\]|\\[^()])++)\\\)", r"\\\[((?:[^\\]|\\[^\[\]])++)\\\]"
 FORMULA = re.compile(f"{INLINE}|{DISPLAY}")  # inline in group 1, display in group 2
+TRAILING_NUMBER = re.compile(r"(?:\\q?quad|~|\s){0,20}\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
+_DISPLAY = re.compile(rf"{DISPLAY}|\$\$((?:[^$]|\$(?!\$))++)\$\$")
+_DELIMITED = re.compile(
+    rf"{_DISPLAY.pattern}|\\\((?P<inline>(?:[^\\]|\\[^()])++)\\\)|(?<![\\$])\$(?P<dollar>[^$\n]++)\$"
+)
+_DELIMITER = re.compile(r"\\[()\[\]]|(?<!\\)\$\$?")
 _UNSTARRED = {"align": "aligned", "gather": "gathered", "multline": "gathered", "equation": "gathered"}
 _SPECIAL = re.compile(
     r"\\(?P<environment>begin|end)\s*\{(?P<name>[A-Za-z]+)\*+\}"  # no blank may stand before this asterisk
@@ -28,6 +34,68 @@ _SPECIAL = re.compile(
 _LINE_START = re.compile(
     r"[#>]|[-+*:](?=\s|$)|[-=_|:*](?=[-=_|:*\s]*$)|\d+[.)](?=\s|$)|\[(?=[^\]]*\]:)|\{(?=[^{}]*\}\s*$)"
 )
+
+
+def is_formula(text: str) -> bool:
+    r"""Whether a text is formulas and nothing else, but for punctuation and a number behind a formula.
+
+    LaTeX without delimiters is one, also if its end is missing: `\[ a = b`.
+    """
+    found = _find_delimited(text)
+    if not found:
+        return all(inside for _, inside in _find_depths(_DELIMITER, text.strip()[1:]))
+    rest = _remove(found, text)
+    only = len(found) == 1 and r"\tag" not in text
+    return not (TRAILING_NUMBER.sub("", rest) if only else rest).strip(" \n\t.,;:")
+
+
+def is_display_formula(text: str) -> bool:
+    """Whether a text begins with a display formula and is nothing else than formulas."""
+    return _DISPLAY.match(text) is not None and is_formula(text)
+
+
+def to_latex(text: str) -> str:
+    r"""The LaTeX of a formula without delimiters, with its number as \tag; several go on lines of their own."""
+    found = _find_delimited(text)
+    if not found:
+        return re.sub(rf"\A\s*{_DELIMITER.pattern}|{_DELIMITER.pattern}\s*\Z", "", text).strip()
+    formulas = [_get_latex(one) for one in found]
+    number = TRAILING_NUMBER.search(_remove(found, text))
+    tag = rf" \tag{{{number[1]}}}" if number and len(formulas) == 1 and r"\tag" not in formulas[0] else ""
+    return " \\\\\n".join(formulas) + tag
+
+
+def unify_delimiters(text: str) -> str:
+    r"""Text with formulas between `\(` and `\)` or `\[` and `\]`, where they stood between dollar signs."""
+    parts, at = [], 0
+    for found in _find_delimited(text):
+        begin, end = (r"\(", r"\)") if found["inline"] or found["dollar"] else (r"\[", r"\]")
+        parts += [text[at : found.start()], begin, _get_latex(found), end]
+        at = found.end()
+    return "".join([*parts, text[at:]])
+
+
+def _find_delimited(text: str) -> list[re.Match[str]]:
+    r"""The formulas with delimiters; those within braces, as in `\text{if $x$}`, belong to the LaTeX around them."""
+    return [found for found, inside in _find_depths(_DELIMITED, text) if not inside]
+
+
+def _find_depths(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], bool]]:
+    """Yield what a pattern finds, and whether it is within braces."""
+    depth = at = 0
+    for found in pattern.finditer(text):
+        depth += text.count("{", at, found.start()) - text.count("}", at, found.start())
+        at = found.start()
+        yield found, depth > 0
+
+
+def _get_latex(found: re.Match[str]) -> str:
+    return next(group for group in found.groups() if group).strip()
+
+
+def _remove(found: Sequence[re.Match[str]], text: str) -> str:
+    ends = [0, *(one.end() for one in found)]
+    return "".join(text[at:start] for at, start in zip(ends, [*(one.start() for one in found), None], strict=True))
 
 
 def escape_latex(latex: str) -> str:

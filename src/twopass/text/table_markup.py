@@ -55,12 +55,17 @@ def to_text(table: Table) -> str:
 def to_html(cells: Sequence[Cell], escape_text: Callable[[str], str] = _escape_html) -> str:
     """Write each cell where it begins, with its spans. `escape_text` escapes the text of a cell.
 
-    The first column of a right-to-left table is at its right side, which HTML calls `dir="rtl"`.
+    The first column of a right-to-left table is at its right side, which HTML calls `dir="rtl"`. A row that cells
+    above it cover stands on their line, so that their spans are right.
     """
     is_rtl = direction.is_rtl("".join(cell.text for cell in cells))
     lines = ['<table dir="rtl">' if is_rtl else "<table>"]
-    for row in group_rows(cells):
-        lines.append(f"<tr>{''.join(_to_tag(cell, escape_text) for cell in row)}</tr>")
+    row, end = 0, 0
+    for cells_of_row in group_rows(cells):
+        first = cells_of_row[0].row
+        lines[-1] += "<tr></tr>" * (min(end, first) - row - 1)
+        lines.append(f"<tr>{''.join(_to_tag(cell, escape_text) for cell in cells_of_row)}</tr>")
+        row, end = first, max(end, *(cell.row + cell.row_span for cell in cells_of_row))
     return "\n".join([*lines, "</table>"])
 
 

@@ -10,7 +10,6 @@ from twopass.text import hyphenation, maths, prose
 
 _MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
 _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
-_DISPLAY = re.compile(rf"{maths.DISPLAY}|\$\$((?:[^$]|\$(?!\$))++)\$\$")
 _CENTER_TAG = re.compile(r"</?center\s*>", flags=re.IGNORECASE)
 _BREAK = re.compile(r"(?:(?<![ \t])[ \t]+)?<br\s*/?>[ \t]*\n?", flags=re.IGNORECASE)
 _DOUBLE_ESCAPED = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
@@ -24,9 +23,16 @@ _JOINED_ITEM = re.compile(r"((?<!\S)[^\s-]+(?:-[^\s-]+)*)-\s+(?=([^\W\d_]))")
 # other ending the hyphen may be part of the word, as in rot-grün, rabbit-hole and operations-based.
 _BROKEN_WORD = re.compile(rf"([^\W\d_]{{3}}(?:ungs|heits|keits|schafts|täts))-\s*{_NOT_PAIRED}(?=[a-zäöüß])")
 _HASHES = re.compile(r"^[ \t]*(#{1,6})(?:[ \t]+|(?=[^\s#]))", flags=re.MULTILINE)
-_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+")  # with a space after the hashes: #include and #1 are no headings
-_TRAILING_NUMBER = re.compile(r"(?:\\q?quad|~|\s){0,20}\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
-_NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{_TRAILING_NUMBER.pattern})")
+# With a space after the hashes: #include and #1 are no headings. Four spaces before them are the indentation of code.
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
+_COMMENT = re.compile(r"\s*#[ \t]+(?=[^\W\d_])(?P<first>.)")
+# What ends or begins a line of code, and no line of prose.
+_CODE = re.compile(
+    r"^[ \t]*(?:import [\w.]+|from [\w.]+ import |(?:async )?def \w+\(|class \w+[(:]|return\b|#include\b|#!/|@\w+$"
+    r"|(?:const|let|var) \w+|(?:if|elif|for|while|with|try|else|except)\b.*:$|(?:sudo|pip|npm|apt-get|git|cd) \S"
+    r"|[\w.\[\]\"']+[ \t]*[-+*/|&]?=[ \t]*[^\s=].*|[\w.]+\(.*\)$|.*[;{}]$|\$ \S)"
+)
+_NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{maths.TRAILING_NUMBER.pattern})")
 _ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
 _ITEM = re.compile(rf"\s*(?:[•◦▪‣·●○■□☐☑☒]\s*|[-–*+]\s+|{_ORDERED}\s+)(?=\S)")
 
@@ -99,6 +105,20 @@ def is_heading(text: str) -> bool:
     return bool(_HEADING.match(text))
 
 
+def is_comment(text: str) -> bool:
+    """Whether a text is one hash before a small letter, as no heading begins."""
+    found = _COMMENT.match(text)
+    return found is not None and found["first"].islower()
+
+
+def is_code(text: str) -> bool:
+    """Whether the first or the last line of a text is code and no prose."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return any(
+        _CODE.match(line) and not line.endswith((".", "?", "!", "\\]", "\\)")) for line in (lines[:1] + lines[-1:])
+    )
+
+
 def heading_level(text: str) -> int | None:
     """The number of hashes of a heading, None without hashes."""
     found = _HASHES.match(text)
@@ -107,22 +127,6 @@ def heading_level(text: str) -> int | None:
 
 def strip_hashes(text: str) -> str:
     return _HASHES.sub("", text).strip()
-
-
-def is_display_formula(text: str) -> bool:
-    """Whether a text is one display formula and nothing else."""
-    found = _DISPLAY.match(text)
-    return found is not None and not _TRAILING_NUMBER.sub("", text[found.end() :]).strip(" .,;")
-
-
-def to_latex(text: str) -> str:
-    r"""The LaTeX without delimiters, with the number as \tag; several formulas go on lines of their own."""
-    formulas = [(found[1] or found[2]).strip() for found in _DISPLAY.finditer(text)]
-    if not formulas:
-        return re.sub(r"\A\s*(?:\\\(|\$)|(?:\\\)|\$)\s*\Z", "", text).strip()
-    number = _TRAILING_NUMBER.search(_DISPLAY.sub("", text))
-    tag = rf" \tag{{{number[1]}}}" if number and len(formulas) == 1 and r"\tag" not in formulas[0] else ""
-    return " \\\\\n".join(formulas) + tag
 
 
 def has_number(formula: str) -> bool:

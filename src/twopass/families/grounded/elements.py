@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from twopass.document import FURNITURE, HEADINGS, Category, Element, Flag, Kind, Layer, Table, make_element_id
+from twopass.document import FURNITURE, HEADINGS, Category, Element, Figure, Flag, Kind, Layer, Table, make_element_id
 from twopass.families import table_parser
 from twopass.families.content import write, write_table
 from twopass.families.grounded import answer_text
 from twopass.families.grounded.grounding import Block
-from twopass.text import headings, prose
+from twopass.text import headings, maths, prose
 
 # Labels that the models use (title … equation), and more that other users of them have reported.
 _LABEL_KINDS = {
@@ -76,6 +77,7 @@ _LABEL_PARTS = (
     ("image", Kind.PICTURE),
     ("figure", Kind.PICTURE),
 )
+_FENCE = re.compile(r"\s*```[ \t]*[\w+#.-]*[ \t]*")
 _DIAGRAM_PARTS = ("figure", "diagram", "flow")  # in labels of pictures that are drawings
 _PROSE_KINDS = frozenset(
     {Kind.TEXT, Kind.LIST_ITEM, Kind.CAPTION, Kind.FOOTNOTE, Kind.TITLE, Kind.SECTION_HEADER} | FURNITURE
@@ -84,27 +86,40 @@ _PROSE_KINDS = frozenset(
 
 @dataclass(frozen=True)
 class Piece:
-    """A block, or a part of one, that becomes one element."""
+    """A block, or a part of one, that becomes one element. A picture in a cell of a table is one without a box."""
 
     block: Block
     text: str
     table: Table | None = None
+    is_picture: bool = False
 
 
 def build_elements(blocks: Sequence[Block], page: int) -> tuple[Element, ...]:
     """Build one element for each tag, and one for each table or text without a tag of its own."""
     is_tagged = any(block.label for block in blocks)
-    built = [_build_element(piece, page, is_tagged) for piece in _move_tables_to_tags(list(_split_blocks(blocks)))]
-    built = _cut_repeated_headings([element for element in built if element.text or element.boxes])
+    pieces = [part for piece in _move_tables_to_tags(list(_split_blocks(blocks))) for part in _take_pictures(piece)]
+    comments = _find_comments(pieces)
+    built = [_build_element(piece, page, is_tagged, n in comments) for n, piece in enumerate(pieces)]
+    built = _cut_repeated_headings([element for element in built if element.text or element.boxes or element.figure])
     return tuple(element.model_copy(update={"id": make_element_id(page, index)}) for index, element in enumerate(built))
 
 
 def classify_label(label: str | None) -> Kind:
     """The kind of a label; an unknown label is classified by the words in it."""
-    normalized = (label or "text").lower().strip().replace("-", "_").replace(" ", "_")
+    normalized = _normalize_label(label)
     if normalized in _LABEL_KINDS:
         return _LABEL_KINDS[normalized]
     return next((kind for part, kind in _LABEL_PARTS if part in normalized), Kind.TEXT)
+
+
+def is_label(label: str) -> bool:
+    """Whether a label names a kind; the models also write the text itself in its place."""
+    normalized = _normalize_label(label)
+    return normalized in _LABEL_KINDS or any(part in normalized for part, _ in _LABEL_PARTS)
+
+
+def _normalize_label(label: str | None) -> str:
+    return (label or "text").lower().strip().replace("-", "_").replace(" ", "_")
 
 
 def _split_blocks(blocks: Sequence[Block]) -> Iterator[Piece]:
@@ -165,6 +180,35 @@ def _move_tables_to_tags(pieces: list[Piece]) -> list[Piece]:
     return [placed.get(index, piece) for index, piece in enumerate(pieces)]
 
 
+def _take_pictures(piece: Piece) -> Iterator[Piece]:
+    """Yield the piece without the pictures in the cells of its table, and a piece for each of them."""
+    source, pictures = table_parser.split_pictures(piece.text) if piece.table else ("", [])
+    if not pictures:
+        yield piece
+        return
+    (part,) = table_parser.split_tables(source)
+    yield replace(piece, text=source, table=part.table)
+    for words in pictures:
+        yield Piece(replace(piece.block, label=None, corners=(), unread_box=False), words, is_picture=True)
+
+
+def _find_comments(pieces: Sequence[Piece]) -> frozenset[int]:
+    """The indices of the texts with a hash that are comments of the code around them, and no headings.
+
+    The model writes the hashes of headings for all labels; a heading within code, or one hash before a small letter in
+    a text, is a comment.
+    """
+    found = set()
+    for n, piece in enumerate(pieces):
+        if not answer_text.is_heading(piece.text) or piece.table or classify_label(piece.block.label) is not Kind.TEXT:
+            continue
+        near = [*pieces[max(n - 1, 0) : n], *pieces[n + 1 : n + 2]]
+        is_text = piece.block.label is not None and answer_text.is_comment(piece.text)
+        if is_text or any(answer_text.is_code(other.text) for other in near if not other.table):
+            found.add(n)
+    return frozenset(found)
+
+
 def _awaits_table(piece: Piece) -> bool:
     return (
         bool(piece.block.label)
@@ -195,8 +239,8 @@ def _attach_tables(pieces: Sequence[Piece], open_tags: Sequence[int], tables: Se
     return placed
 
 
-def _build_element(piece: Piece, page: int, is_tagged: bool) -> Element:
-    block, kind = piece.block, _classify(piece)
+def _build_element(piece: Piece, page: int, is_tagged: bool, is_comment: bool) -> Element:
+    block, kind = piece.block, Kind.TEXT if is_comment else _classify(piece)
     element = Element(
         id="",
         page=page,
@@ -207,17 +251,25 @@ def _build_element(piece: Piece, page: int, is_tagged: bool) -> Element:
         content_layer=Layer.FURNITURE if kind in FURNITURE else Layer.BODY,
         flags=tuple(_find_flags(block, is_tagged)),
     )
+    if piece.is_picture:
+        return element.model_copy(update={"figure": Figure(description=piece.text or None), "text": piece.text})
     return write_table(element, piece.table) if piece.table else with_content(element, piece.text)
 
 
 def with_content(element: Element, content: str) -> Element:
-    """The element with what the model wrote, formatted as its kind requires."""
+    """The element with what the model wrote, formatted as its kind requires.
+
+    A formula with words beside it is a paragraph.
+    """
+    if element.kind is Kind.FORMULA and not maths.is_formula(content):
+        element = element.model_copy(update={"kind": Kind.TEXT, "formula": None})
+        return write(element, content.strip(), answer_text.to_markdown(maths.unify_delimiters(content.strip())))
     text = _plain_text(element.kind, content)
     if element.is_heading:
         level = element.level or answer_text.heading_level(content)
         return write(element, text, answer_text.to_markdown(text), level=level)
     if element.kind is Kind.FORMULA:
-        return write(element, text, "", latex=answer_text.to_latex(text))
+        return write(element, text, "", latex=maths.to_latex(text))
     if element.is_figure or element.kind is Kind.CODE:
         return write(element, text)
     return write(element, text, answer_text.to_markdown(answer_text.fix_hyphens(content.strip())))
@@ -238,8 +290,8 @@ def _find_flags(block: Block, is_tagged: bool) -> Iterator[Flag]:
 
 def _classify(piece: Piece) -> Kind:
     kind = classify_label(piece.block.label)
-    if piece.table is not None:
-        return Kind.TABLE
+    if piece.table is not None or piece.is_picture:
+        return Kind.PICTURE if piece.is_picture else Kind.TABLE
     if kind is Kind.TITLE and headings.parse_numbering(answer_text.strip_hashes(piece.text)):
         return Kind.SECTION_HEADER
     if kind is Kind.TEXT:
@@ -251,7 +303,7 @@ def _classify_text(text: str) -> Kind:
     """Classify text by its form."""
     if answer_text.is_heading(text) and "\n" not in text.strip():
         return Kind.SECTION_HEADER
-    if answer_text.is_display_formula(text):
+    if maths.is_display_formula(text):
         return Kind.FORMULA
     if text.startswith("```"):
         return Kind.CODE
@@ -277,8 +329,7 @@ def _plain_text(kind: Kind, content: str) -> str:
 
 
 def _strip_fences(text: str) -> str:
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("```")]
-    return "\n".join(lines).strip("\n")
+    return "\n".join(line for line in text.splitlines() if not _FENCE.fullmatch(line)).strip("\n")
 
 
 def _cut_repeated_headings(elements: Sequence[Element]) -> list[Element]:
@@ -321,12 +372,13 @@ def _split_at_blank_lines(text: str) -> list[str]:
     """Split text at blank lines, headings and rules; fenced code and display formulas are kept whole."""
     pieces: list[list[str]] = [[]]
     closing: str | None = None
-    for line in text.splitlines():
+    lines = text.splitlines()
+    for n, line in enumerate(lines):
         stripped = line.strip()
         if closing is None and (not stripped or _is_rule(stripped)):
             pieces.append([])
             continue
-        if closing is None and answer_text.is_heading(stripped):
+        if closing is None and answer_text.is_heading(line) and not _is_in_code(lines, n):
             pieces += [[line], []]
             continue
         if closing is not None:
@@ -337,6 +389,11 @@ def _split_at_blank_lines(text: str) -> list[str]:
             closing = "\\]"
         pieces[-1].append(line)
     return ["\n".join(piece) for piece in pieces if piece]
+
+
+def _is_in_code(lines: Sequence[str], n: int) -> bool:
+    """Whether a line stands directly below or above a line of code."""
+    return any(answer_text.is_code(line) for line in (*lines[max(n - 1, 0) : n], *lines[n + 1 : n + 2]))
 
 
 def _is_rule(line: str) -> bool:

@@ -4,7 +4,7 @@ The grammar, as DeepSeek-OCR and Unlimited-OCR write it:
 
     answer  = untagged text, then blocks
     block   = tag, content up to the next tag
-    tag     = <|ref|>label<|/ref|> [<|det|>boxes<|/det|>] | <|det|>[label ]boxes<|/det|>
+    tag     = <|ref|>label[<|/ref|>] [<|det|>boxes<|/det|>] | <|det|>[label ]boxes<|/det|>
             | label[[x, y, x, y], …] at the start of a line, where a server removed all special tokens
             | label [x, y, x, y] at the start of a line, in an answer that begins with such a tag
     boxes   = [x, y, x, y] | [[x, y, x, y], …] | [[[x, y], [x, y], …], …]; 0..999 inclusive
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -38,6 +38,7 @@ _INNER_LABEL = r"[A-Za-z]\w{0,30}(?:[ -]\w{1,30}){0,3}"  # of Unlimited-OCR, whi
 _TAG = re.compile(
     r"<\|ref\|>(?P<label>(?:(?!<\|/?(?:ref|det)\|>).)*)<\|/ref\|>"
     rf"(?:\s*<\|det\|>(?P<boxes>{_COORDINATES}*?){_DET_END})?"
+    rf"|<\|ref\|>(?P<open>[\w -]{{1,40}})<\|det\|>(?P<beside>{_COORDINATES}*?){_DET_END}"
     rf"|<\|det\|>(?:{_SPACES}(?P<inner>{_INNER_LABEL}){_SPACES}(?=[\[［【]))?(?P<alone>{_COORDINATES}*?){_DET_END}",
     flags=re.DOTALL,
 )
@@ -151,11 +152,14 @@ def _drop_cut_tag(text: str) -> str:
 
 def _build_block(tag: re.Match[str], content: str) -> Block:
     groups = tag.groupdict()
-    boxes = groups["boxes"] if groups["boxes"] is not None else groups.get("alone")
-    corners, unread = _parse_coordinates(boxes or "")
-    written = groups["label"] if groups["label"] is not None else groups.get("inner")
+    corners, unread = _parse_coordinates(_get_first(groups, "boxes", "beside", "alone") or "")
+    written = _get_first(groups, "label", "open", "inner")
     label = strip_special_tokens(written).strip() if written is not None else None
     return Block(label or None, corners, strip_special_tokens(content), tag.start(), unread)
+
+
+def _get_first(groups: Mapping[str, str | None], *names: str) -> str | None:
+    return next((found for name in names if (found := groups.get(name)) is not None), None)
 
 
 def _parse_coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:

@@ -14,6 +14,8 @@ from twopass.families.grounded.grounding import Block
 from twopass.families.interface import ParsedPage
 from twopass.pages.text_layer import TextLayer
 
+_MAX_LABEL = 60  # characters: a longer one is text
+
 
 class PageBlocks(NamedTuple):
     """The blocks of an answer, why it cannot be used (None if it can), and whether any tag of it has a box."""
@@ -38,7 +40,7 @@ def parse_text(text: str, page: int, layer: TextLayer) -> ParsedPage:
 def read_blocks(text: str) -> PageBlocks:
     """Parse an answer; loops and a tag that is cut off at the end are left out."""
     answer = grounding.parse(text)
-    blocks = answer.blocks
+    blocks = tuple(map(_read_label, answer.blocks))
     repetition = None
     if not any(block.label or block.corners for block in blocks):
         untagged = "".join(block.content for block in blocks)
@@ -49,6 +51,13 @@ def read_blocks(text: str) -> PageBlocks:
         blocks = (*blocks[:-1], replace(blocks[-1], flags=(Flag.CUT_OFF,)))
     reason = Code.LOOP if has_loop or repetition is not None else Code.TRUNCATED if answer.cut_off else None
     return PageBlocks(blocks, reason, answer.has_boxes)
+
+
+def _read_label(block: Block) -> Block:
+    """The block with the text that the model wrote in place of a label."""
+    label = block.label or ""
+    is_text = len(label) > _MAX_LABEL or (label and not block.content.strip() and not elements.is_label(label))
+    return replace(block, label=None, content=f"{label}\n{block.content}") if is_text else block
 
 
 def build_page(blocks: Sequence[Block], reason: Code | None, page: int, layer: TextLayer) -> ParsedPage:

@@ -8,13 +8,13 @@ from collections import Counter
 from twopass.document import Table
 from twopass.families import table_parser
 from twopass.families.grounded import loops
+from twopass.text import maths
 
 REPEATS = 10  # copies from which a repetition is a loop
 _MIN_UNIT = 10  # characters of a unit that repeats
 _SAME_LINES = 0.8  # of at least REPEATS lines
 _TAIL = 8000  # characters at the end in which a repetition is looked for
 _BOILERPLATE = frozenset({"the image is too blurry to recognize any text content", "[non-text]"})
-_FORMULA = re.compile(r"\A(?:\$\$(.*?)\$\$|\$(.*?)\$|\\\[(.*?)\\\]|\\\((.*?)\\\))\Z", re.DOTALL)
 _FENCE = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
 _BULLET = re.compile(r"^([ \t]*)[·•*●]\s+", re.MULTILINE)
 _LEADERS = re.compile(r"([.·_…])\1{3,}")
@@ -80,13 +80,9 @@ def _count_equal(text: str, period: int) -> int:
 
 
 def unwrap_formula(text: str) -> str:
-    """LaTeX without the signs around it."""
+    """LaTeX without the signs around it; a text with words beside formulas as it is."""
     text = _strip_fence(text)
-    found = _FORMULA.match(text)
-    if not found:
-        return text
-    inner = next(group for group in found.groups() if group is not None).strip()
-    return inner if "$" not in inner else text
+    return maths.to_latex(text) if maths.is_formula(text) else text
 
 
 def parse_table(text: str) -> Table | None:

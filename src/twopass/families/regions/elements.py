@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from twopass.document import Analysis, Element, Flag, Kind, Source
 from twopass.families import content, text_layer_check
 from twopass.families.detected_page import fall_back
+from twopass.families.grounded import answer_text
 from twopass.families.interface import Reply
 from twopass.families.regions import cleanup, otsl
 from twopass.families.regions.reader import RegionReader, TableGrammar, Task
-from twopass.text import headings, prose
+from twopass.text import headings, maths, prose
 
 # The readers end paragraphs with one line end, which Markdown would close; items of a list stay together.
 _LINE_END = re.compile(r"(?<!\n)\n(?!\n|[ \t]*- )")
@@ -57,7 +58,16 @@ def _write(element: Element, text: str, task: Task, reader: RegionReader) -> Ele
     if task is Task.CHART:
         data = cleanup.parse_chart(text)
         return content.write_table(element, data) if data else with_text(element, text)
-    return with_text(element, cleanup.unwrap_formula(text) if task is Task.FORMULA else text)
+    return _write_formula(element, text) if task is Task.FORMULA else with_text(element, text)
+
+
+def _write_formula(element: Element, text: str) -> Element:
+    """A formula as its LaTeX; with words beside it, it is a paragraph."""
+    text = cleanup.unwrap_formula(text)
+    if maths.is_formula(text):
+        return with_text(element, text)
+    element = element.model_copy(update={"kind": Kind.TEXT, "formula": None})
+    return content.write(element, text, answer_text.to_markdown(maths.unify_delimiters(text)))
 
 
 def add_missing_bullets(elements: Sequence[Element]) -> tuple[Element, ...]:
