@@ -25,6 +25,9 @@ MAX_LAYOUT_AREA = 50e6  # square points: the model renders the page at 72 dpi, a
 MAX_BORDER_DISTANCE = 12.0  # points, from the text's box to the outermost rule around it
 MAX_DRAWING_SHARE = 0.5  # of the page: a larger drawing is a background, not part of a picture
 MAX_GROWTHS = 4  # rounds: each drawing that is added may touch the next, as arrows connect the boxes of a diagram
+MIN_CELL_PICTURE = 10.0  # points: smaller images in cells are bullets, ticks and lines
+MAX_CELL_SHARE = 0.5  # of a table: a larger image is its background, or a scan of it
+MAX_CELL_PICTURES = 100  # of one table
 MAX_RULE_OVERHANG = 150.0  # points by which a table's rules may be longer than its text
 
 
@@ -131,3 +134,25 @@ def _grow(box: Rect, drawings: Sequence[Rect]) -> Rect:
             return box
         box = larger
     return box
+
+
+def add_cell_pictures(regions: Sequence[Region], blocks: Sequence[Any]) -> list[Region]:
+    """The regions, with a picture behind a table for each image in its cells; backgrounds of words are none."""
+    pictures = [region.box for region in regions if region.label == "picture"]
+    images = [Rect(*block["bbox"]) for block in blocks if block["type"] == 1]
+    free = [image for image in images if not any(box.contains(image.centre) for box in pictures)]
+    added: list[Region] = []
+    for region in regions:
+        own = [image for image in free if region.label == "table" and _is_in_cell(image, region)] if free else []
+        added += [region, *(Region("picture", image) for image in own[:MAX_CELL_PICTURES])]
+    return added
+
+
+def _is_in_cell(image: Rect, table: Region) -> bool:
+    """Whether an image is a picture in a cell of a table: no bullet, and with no word of the table on it."""
+    return (
+        min(image.width, image.height) >= MIN_CELL_PICTURE
+        and image.area <= MAX_CELL_SHARE * table.box.area
+        and table.box.grow(MAX_BORDER_DISTANCE).contains(image.centre)
+        and not any(image.contains(word.box.centre) for word in table.words)
+    )

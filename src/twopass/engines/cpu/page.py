@@ -194,7 +194,7 @@ def _analyse_layout(
     regions = [] if dense else widgets.extend_regions(layout_regions.detect(page, blocks, rules, shades), words)
     regions = add_ruled_tables(regions, rules, shades, words)
     regions = settle_tables(reading_order.assign_words(regions, words, bounds))
-    regions = reading_order.sort_regions(regions, bounds)
+    regions = layout_regions.add_cell_pictures(reading_order.sort_regions(regions, bounds), blocks)
     return PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
 
 
