@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import answers
 from tests.fakes.answers import TABLE, block
-from twopass.document import Box, Category, Element, Kind, Layer, RungName, Word
+from twopass.document import Box, Category, Element, Formula, Kind, Layer, RungName, Word
 from twopass.engines.hf.ngram_ban import find_banned_tokens
 from twopass.engines.interface import build_sampling
 from twopass.errors import Code
@@ -106,6 +106,33 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
         block("text", "So \\[ a = b \\] holds"),
         {"kind": Kind.TEXT, "markdown": "So $$a = b$$ holds"},
     ),
+    "words beside a formula": (
+        block("equation", "\\[x = 1\\] where \\(y = 2\\) holds"),
+        {"kind": Kind.TEXT, "markdown": "$$x = 1$$ where $y = 2$ holds", "formula": None},
+    ),
+    "two formulas and a word": (
+        block("equation", "\\(a = b\\) and \\(c = d\\)"),
+        {"kind": Kind.TEXT, "markdown": "$a = b$ and $c = d$"},
+    ),
+    "a word and dollars": (block("equation", "mit $$x$$ und $y$"), {"markdown": "mit $$x$$ und $y$"}),
+    "formulas with numbers": (
+        block("equation", "\\[a\\] (1) \\[b\\] (2)"),
+        {"kind": Kind.TEXT, "markdown": "$$a$$ (1) $$b$$ (2)"},
+    ),
+    "inline formulas": (block("equation", "\\(a\\), \\(b\\)."), {"formula": Formula(latex="a \\\\\nb")}),
+    "words within a formula": (
+        block("equation", "x = \\begin{cases} 1 & \\text{if $a$ and $b$} \\end{cases}"),
+        {"kind": Kind.FORMULA, "formula": Formula(latex="x = \\begin{cases} 1 & \\text{if $a$ and $b$} \\end{cases}")},
+    ),
+    "a formula that is cut off": (block("equation", "\\[ a = b"), {"formula": Formula(latex="a = b")}),
+    "words and a formula that is cut off": (block("equation", "so \\[ a = b"), {"kind": Kind.TEXT}),
+    "a comment of code": (block("text", "# compute the tolls"), {"kind": Kind.TEXT, "text": "# compute the tolls"}),
+    "a line of fenced code": (block("code", "```x = 1```"), {"text": "```x = 1```"}),
+    "text in place of a label": (block("The tolls rose", ""), {"kind": Kind.TEXT, "text": "The tolls rose"}),
+    "a label that is not closed": (
+        "<|ref|>text<|det|>[[1, 2, 900, 900]]<|/det|>\na",
+        {"native_label": "text", "text": "a"},
+    ),
     "a list item": (block("text", "• one"), {"kind": Kind.LIST_ITEM, "text": "• one"}),
     "several items": (block("text", "1. one\n2. two"), {"kind": Kind.LIST_ITEM, "text": "1. one\n2. two"}),
     "a sentence with a dash": (block("text", "-5 degrees\nand more"), {"kind": Kind.TEXT}),
@@ -138,6 +165,27 @@ def test_every_form_of_block_gives_its_element(text: str, fields: dict[str, Any]
     element = only(text)
 
     assert {name: getattr(element, name) for name in fields} == fields
+
+
+def test_a_hash_within_code_begins_no_heading() -> None:
+    """A line with a hash beside a line of code is a comment, with a tag of its own and in an answer without tags."""
+    tagged = parse(block("text", "import numpy as np") + block("text", "# Tolls of 2024") + block("text", "# Tolls"))
+    plain = parse("Before.\n\nimport numpy as np\n# Tolls of 2024\nx = np.ones(3)\n\n# Results\n\nAfter.", rung=FREE)
+
+    assert [element.kind for element in tagged.elements] == [Kind.TEXT, Kind.TEXT, Kind.SECTION_HEADER]
+    assert [element.text for element in plain.elements if element.is_heading] == ["Results"]
+    assert "# Tolls of 2024" in [*plain.elements][1].text
+
+
+def test_pictures_in_cells_are_elements() -> None:
+    """Each picture in a cell is an element behind its table, with the words that stand for it, which the cell lacks."""
+    cells = '<td><img src="a.png" alt="a valve"></td><td>![](b.png) 12</td>'
+    table, valve, other = parse(block("table", f"<table><tr>{cells}</tr></table>")).elements
+
+    assert table.table and [cell.text for cell in table.table.cells] == ["", "12"]
+    assert [(one.kind, one.text, one.figure and one.figure.description) for one in (valve, other)] == [
+        (Kind.PICTURE, "a valve", "a valve"), (Kind.PICTURE, "", None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,16 @@ def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
         ("<table>loose<tr></tr><tr><td>a", [(0, 0, 1, 1, "loose", False), (1, 0, 1, 1, "a", False)]),
         ("<table><tr>x<td>a</td>y<td>b", [(0, 0, 1, 1, "x\na\ny", False), (0, 1, 1, 1, "b", False)]),
         ("<TABLE><TR><TD>a</TD></TR></TABLE>", [(0, 0, 1, 1, "a", False)]),
+        ("<TABLE><THEAD><TR><TD>a</TD></TR></THEAD><TR><TH>b", [(0, 0, 1, 1, "a", True), (1, 0, 1, 1, "b", True)]),
+        (
+            "<table><tr><td rowspan=3>a<td rowspan=2>0</td></tr><tr></tr><tr><td>5</td></tr></table>",
+            [(0, 0, 3, 1, "a", False), (0, 1, 2, 1, "0", False), (2, 1, 1, 1, "5", False)],
+        ),
+        (
+            "<table><tr><td>a</td></tr><tr> </tr><tr><td>b</td></tr></table>",
+            [(0, 0, 1, 1, "a", False), (1, 0, 1, 1, "", False), (2, 0, 1, 1, "b", False)],
+        ),
+        ('<table><tr><td><img src="v.png" alt="a valve"> x</td></tr>', [(0, 0, 1, 1, "a valve x", False)]),
         ("<table>", []),
     ],
 )
@@ -181,6 +191,41 @@ def test_text_beside_a_table_becomes_rows_of_it() -> None:
     assert [(cell.row, cell.col_span, cell.text) for cell in table.cells] == [
         (0, 2, "Table 3 Salt"), (1, 1, "a"), (1, 1, "b"), (2, 2, "in tonnes"), (3, 1, "c"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("<html><body>", "</body></html>"),
+        ("<!DOCTYPE html>\n<html><head><style>td {color: red}</style></head><body><div>", "</div></body></html>"),
+        ("```html\n", "\n```"),
+        ('<div style="text-align: center">', "</div>"),
+    ],
+)
+def test_the_frame_of_a_table_is_no_text(before: str, after: str) -> None:
+    """Tags and fences that only surround a table are dropped; the words beside it are not."""
+    table = "<table><tr><td>a</td></tr></table>"
+
+    assert [part.text for part in table_parser.split_tables(before + table + after)] == [table]
+    parts = table_parser.split_tables(f"one{before}{table}{after} two")
+    assert [part.text.strip()[:3] for part in parts] == ["one", "<ta", "two"]
+
+
+def test_a_fence_of_code_below_a_table_stays() -> None:
+    """A fence that begins behind a table belongs to the code behind it."""
+    *_, code = table_parser.split_tables("<table><tr><td>a</td></tr></table>\n```\nx = 1\n```")
+
+    assert code.text.strip() == "```\nx = 1\n```"
+
+
+def test_rows_that_cells_above_cover_are_written() -> None:
+    """A row in which no cell begins is written all the same: the spans over it count it."""
+    written = "<table><tr><td rowspan=3>a</td><td rowspan=2>b</td></tr><tr></tr><tr><td>c</td></tr></table>"
+    table = table_parser.parse_html(written)
+
+    again = table_parser.parse_html(table.html)
+
+    assert (table.rows, again.cells) == (3, table.cells)
 
 
 @given(st.lists(st.sampled_from(["<table>", "</table>", "<td>", "a", "| a |\n", "|---|\n", "\n"]), max_size=12))

@@ -20,7 +20,7 @@ _DISPLAY = re.compile(rf"{DISPLAY}|\$\$((?:[^$]|\$(?!\$))++)\$\$")
 _DELIMITED = re.compile(
     rf"{_DISPLAY.pattern}|\\\((?P<inline>(?:[^\\]|\\[^()])++)\\\)|(?<![\\$])\$(?P<dollar>[^$\n]++)\$"
 )
-_DELIMITER = re.compile(r"\\[()\[\]]|(?<!\\)\$\$?")
+_DELIMITER = re.compile(r"(?:\\[()\[\]]|(?<!\\)\$\$?)")
 _UNSTARRED = {"align": "aligned", "gather": "gathered", "multline": "gathered", "equation": "gathered"}
 _SPECIAL = re.compile(
     r"\\(?P<environment>begin|end)\s*\{(?P<name>[A-Za-z]+)\*+\}"  # no blank may stand before this asterisk

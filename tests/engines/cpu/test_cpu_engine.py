@@ -328,6 +328,19 @@ def test_a_full_page_picture_with_text_becomes_text() -> None:
     assert sum(len(region.words) for region in regions) == 40
 
 
+def test_an_image_in_a_cell_is_a_picture_behind_its_table() -> None:
+    """An image in a cell is a region of its own; bullets, backgrounds of words and of the table are none."""
+    table = Region("table", Rect(0, 0, 400, 200), (StyledWord(Rect(10, 10, 60, 20), "Valve", 0),))
+    images = [Rect(100, 20, 180, 80), Rect(200, 20, 208, 28), Rect(5, 5, 90, 40), Rect(0, 0, 400, 200)]
+    blocks = [{"type": 1, "bbox": tuple(image)} for image in images] + [{"type": 3, "bbox": (300, 20, 380, 80)}]
+    text = Region("text", Rect(0, 300, 400, 320))
+
+    found = layout_regions.add_cell_pictures([table, text], blocks)
+
+    assert found == [table, Region("picture", images[0]), text]
+    assert layout_regions.add_cell_pictures(found, blocks) == found
+
+
 def test_the_engine_reads_in_a_page_worker(text_pdf: Path) -> None:
     """The engine answers a prompt with the JSON that a child process returns."""
 
