@@ -42,7 +42,10 @@ _FRAME_TAG = re.compile(
     r"<!doctype\b[^<>]*>|<style\b[^<>]*>.*?</style\s*>|<(?:meta|link)\b[^<>]*>|</?(?:html|head|body)\b[^<>]*>",
     flags=re.DOTALL | re.IGNORECASE,
 )
-_BOX_TAG = re.compile(r"</?(?:div|section|article|main|figure|center|p|span|font)\b[^<>]*>", flags=re.IGNORECASE)
+_BOX = r"(?:div|section|article|main|figure|center|p|span|font)\b[^<>]*>"
+_BOX_TAG = re.compile(rf"</?{_BOX}", flags=re.IGNORECASE)
+_BOX_BEGIN = re.compile(rf"(?:<{_BOX}\s*)+\Z", flags=re.IGNORECASE)
+_BOX_END = re.compile(rf"\A(?:\s*</{_BOX})+", flags=re.IGNORECASE)
 _FENCE_BEGIN, _FENCE_END = re.compile(r"```[\w-]*\s*\Z"), re.compile(r"\A\s*```(?!\S)")
 _PICTURE = re.compile(
     r"<img\b(?P<attributes>[^<>]*)>|!\[(?P<written>[^\[\]\n]{0,2000})\]\([^()\s]{1,2000}\)", flags=re.IGNORECASE
@@ -84,6 +87,8 @@ def _strip_frames(texts: Sequence[str]) -> list[str]:
     """The texts before, between and after tables, without the tags and fences that only surround tables."""
     stripped = [_FRAME_TAG.sub("", text) for text in texts]
     stripped = [text if _BOX_TAG.sub("", text).strip() else "" for text in stripped]
+    stripped = [*(_BOX_BEGIN.sub("", text) for text in stripped[:-1]), stripped[-1]]
+    stripped = [stripped[0], *(_BOX_END.sub("", text) for text in stripped[1:])]
     for n, (before, after) in enumerate(pairwise(stripped)):
         if (begin := _FENCE_BEGIN.search(before)) and (end := _FENCE_END.match(after)):
             stripped[n], stripped[n + 1] = before[: begin.start()], after[end.end() :]

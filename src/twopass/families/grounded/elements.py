@@ -195,16 +195,15 @@ def _take_pictures(piece: Piece) -> Iterator[Piece]:
 def _find_comments(pieces: Sequence[Piece]) -> frozenset[int]:
     """The indices of the texts with a hash that are comments of the code around them, and no headings.
 
-    The model writes the hashes of headings for all labels; a heading within code, or one hash before a small letter in
-    a text, is a comment.
+    Headings may have the label of a text, but not beside code, and not with one hash before a small letter.
     """
     found = set()
     for n, piece in enumerate(pieces):
-        if not answer_text.is_heading(piece.text) or piece.table or classify_label(piece.block.label) is not Kind.TEXT:
+        is_text = piece.block.label is not None and classify_label(piece.block.label) is Kind.TEXT
+        if not is_text or piece.table or not answer_text.is_heading(piece.text):
             continue
-        near = [*pieces[max(n - 1, 0) : n], *pieces[n + 1 : n + 2]]
-        is_text = piece.block.label is not None and answer_text.is_comment(piece.text)
-        if is_text or any(answer_text.is_code(other.text) for other in near if not other.table):
+        near = (*pieces[max(n - 1, 0) : n], *pieces[n + 1 : n + 2])
+        if answer_text.is_comment(piece.text) or any(answer_text.is_code(other.text) for other in near):
             found.add(n)
     return frozenset(found)
 
