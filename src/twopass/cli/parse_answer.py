@@ -11,11 +11,13 @@ import typer
 
 from twopass.cli import options
 from twopass.document import RungName
+from twopass.errors import Code
 from twopass.families import registry
 from twopass.families.interface import Rung
 from twopass.models import DEFAULT_MODEL
 from twopass.text import broken_words, prose
 
+MAX_WORDS = 50  # shown
 FIELDS = {
     "id", "category", "kind", "native_label", "boxes", "text", "markdown", "level", "table", "figure", "formula",
     "parent_id", "caption_ids", "flags",
@@ -42,9 +44,15 @@ def command(
     Needs no GPU and no page. For an answer that would not be accepted, the reason is printed on stderr.
     """
     text = sys.stdin.read() if str(file) == "-" else file.read_text(errors="replace")
-    parsed = registry.get_family(family).parse(text, page, Rung(RungName.NORMAL, "", grammar=reads))
+    one = registry.get_family(family)
+    parsed = one.parse(text, page, Rung(RungName.NORMAL, "", grammar=reads))
+    if one.region_grammars and not parsed.elements:
+        what = f"{family} reads one region at a time, and this answer describes none; name what the region shows: "
+        raise typer.BadParameter(what + ", ".join(sorted(one.region_grammars)), param_hint="'--reads'")
     if parsed.reason:
         typer.echo(f"{parsed.reason}: the page would be read again with other sampling, mode or prompt", err=True)
+    if (lost := one.account(text, parsed.elements).lost) and not parsed.reason:
+        typer.echo(f"{Code.WORDS_LOST}: {len(lost)} words are in no element: {' '.join(lost[:MAX_WORDS])}", err=True)
     language = prose.detect_language("\n".join(element.text for element in parsed.elements))
     joined = broken_words.join(parsed.elements, {page: language})
     elements = [element.model_dump(mode="json", include=FIELDS, exclude_none=True) for element in joined]

@@ -221,7 +221,7 @@ class Finding(Value):
     element: str | None = Field(None, description="id of the element concerned; null if it is none or several")
     box: Box | None = Field(None, description="where it is on the page; null where this is unknown")
     words: tuple[str, ...] = Field((), description=f"the words concerned, where they are known; at most {MAX_WORDS}")
-    said: str | None = Field(None, description="what the renderer said")
+    said: str | None = Field(None, description="what the renderer said, or how much of an answer was cut")
 
 
 class PageAudit(Value):

@@ -17,6 +17,7 @@ from twopass.families.deepseek import DeepseekOcrFamily
 from twopass.families.grounded import elements, figures, second_reading
 from twopass.families.interface import ElementContext, Question, Reply
 from twopass.families.lenient_json import as_object, as_objects, as_string, as_strings
+from twopass.families.word_account import WordAccount
 from twopass.models import DEFAULT_MODEL, MODELS, Model
 from twopass.text import surrounding_text
 
@@ -111,6 +112,10 @@ class InstructedFamily(DeepseekOcrFamily):
     @property
     def name(self) -> str:
         return f"{self.model.name}_json"
+
+    def account(self, text: str, elements: Sequence[Element]) -> WordAccount:
+        """A reply with an object is about the element, and its words are not those of the page."""
+        return WordAccount() if lenient_json.parse_object(text) else super().account(text, elements)
 
     def next_question(self, context: ElementContext) -> Question | None:
         element = context.element

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Self
 from twopass.detection.region import DETECT
 from twopass.document import Element, Flag, RungName
 from twopass.errors import Code
+from twopass.families import word_account
+from twopass.families.word_account import WordAccount
 from twopass.models import Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -243,6 +245,15 @@ class Family(ABC):
     def strip_grammar(self, text: str) -> str:
         """The words of an answer to the canary's question, without tags and coordinates."""
         return text
+
+    @property
+    def region_grammars(self) -> frozenset[str]:
+        """The grammars of answers about one region; empty where answers are about pages."""
+        return frozenset()
+
+    def account(self, text: str, elements: Sequence[Element]) -> WordAccount:
+        """What became of the words of an answer in the elements that were made of it."""
+        return word_account.compare(word_account.list_words(text), elements)
 
     def is_looping(self, text: str) -> bool:
         """Whether an answer that is still being generated repeats itself."""

@@ -27,10 +27,10 @@ _ROW = re.compile(
     flags=re.DOTALL | re.IGNORECASE,
 )
 _CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=<t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
-_BREAK = re.compile(r"<br\b[^<>]*>|</(?:p|td|th)\s*>", flags=re.IGNORECASE)
+_BREAK = re.compile(r"<br\b[^<>]*>|</(?:p|td|th|li)\s*>", flags=re.IGNORECASE)
 _SPAN = re.compile(r"(row|col)span\s*=\s*[\"']?\s*(\d{1,6})", flags=re.IGNORECASE)
 _STYLE_TAG = re.compile(
-    r"</?(?:table|thead|tbody|tfoot|t[rdh]|b|i|u|p|em|strong|span|center|div|font|caption|colgroup|col)\b[^<>]*>",
+    r"</?(?:table|thead|tbody|tfoot|t[rdh]|b|i|u|p|em|strong|span|center|div|font|caption|colgroup|col|ul|ol|li|figure|figcaption)\b[^<>]*>",
     flags=re.IGNORECASE,
 )
 _GFM_TABLE = re.compile(
@@ -42,11 +42,9 @@ _FRAME_TAG = re.compile(
     r"<!doctype\b[^<>]*>|<style\b[^<>]*>.*?</style\s*>|<(?:meta|link)\b[^<>]*>|</?(?:html|head|body)\b[^<>]*>",
     flags=re.DOTALL | re.IGNORECASE,
 )
-_BOX = r"(?:div|section|article|main|figure|center|p|span|font)\b[^<>]*>"
-_BOX_TAG = re.compile(rf"</?{_BOX}", flags=re.IGNORECASE)
-_BOX_BEGIN = re.compile(rf"(?:<{_BOX}\s*)+\Z", flags=re.IGNORECASE)
-_BOX_END = re.compile(rf"\A(?:\s*</{_BOX})+", flags=re.IGNORECASE)
-_FENCE_BEGIN, _FENCE_END = re.compile(r"```[\w-]*\s*\Z"), re.compile(r"\A\s*```(?!\S)")
+_BOX_TAG = re.compile(r"</?(?:div|section|article|main|figure|figcaption|center|p)\b[^<>]*>", flags=re.IGNORECASE)
+_SPAN_TAG = re.compile(r"</?(?:span|font)\b[^<>]*>", flags=re.IGNORECASE)
+_FENCE_BEGIN, _FENCE_END = re.compile(r"^[ \t]*```[\w-]*\s*\Z", flags=re.MULTILINE), re.compile(r"\A\s*```(?!\S)")
 _PICTURE = re.compile(
     r"<img\b(?P<attributes>[^<>]*)>|!\[(?P<written>[^\[\]\n]{0,2000})\]\([^()\s]{1,2000}\)", flags=re.IGNORECASE
 )
@@ -74,21 +72,17 @@ def split_tables(text: str) -> list[Part]:
     tables = list(_find_tables(text))
     starts, ends = [start for start, _ in tables], [end for _, end in tables]
     texts = [text[at:start] for at, start in zip([0, *ends], [*starts, len(text)], strict=True)]
-    texts = _strip_frames(texts) if tables else texts
+    texts = _strip_frames(texts) if any(text[start] == "<" for start in starts) else texts
     found = [Part(texts[0], None)]
     for (start, end), after in zip(tables, texts[1:], strict=True):
         source = text[start:end]
-        table = parse_html(source) if source[0] == "<" else parse_gfm(source)
-        found += [Part(source, table), Part(after, None)]
+        found += [Part(source, parse_source(source)), Part(after, None)]
     return [part for part in found if part.text.strip()]
 
 
 def _strip_frames(texts: Sequence[str]) -> list[str]:
     """The texts before, between and after tables, without the tags and fences that only surround tables."""
-    stripped = [_FRAME_TAG.sub("", text) for text in texts]
-    stripped = [text if _BOX_TAG.sub("", text).strip() else "" for text in stripped]
-    stripped = [*(_BOX_BEGIN.sub("", text) for text in stripped[:-1]), stripped[-1]]
-    stripped = [stripped[0], *(_BOX_END.sub("", text) for text in stripped[1:])]
+    stripped = [_SPAN_TAG.sub("", _BOX_TAG.sub("\n", _FRAME_TAG.sub("", text))) for text in texts]
     for n, (before, after) in enumerate(pairwise(stripped)):
         if (begin := _FENCE_BEGIN.search(before)) and (end := _FENCE_END.match(after)):
             stripped[n], stripped[n + 1] = before[: begin.start()], after[end.end() :]
@@ -167,6 +161,11 @@ def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:
                 yield start, end
     if depth:
         yield start, end
+
+
+def parse_source(text: str) -> Table:
+    """Parse a table as the model wrote it."""
+    return parse_html(text) if text.startswith("<") else parse_gfm(text)
 
 
 def parse_html(text: str) -> Table:

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from twopass.document import FIGURES, HEADINGS, Box, Element, Flag, Kind, RungName
+from twopass.families import word_account
 from twopass.families.grounded import elements, grounding, page_answer, second_reading
 from twopass.families.grounded.family import DOCUMENT, GroundedFamily, ModeLimits, choose_mode
 from twopass.families.grounded.grounding import Block
@@ -37,6 +38,7 @@ from twopass.families.interface import (
     Reply,
     Rung,
 )
+from twopass.families.word_account import WordAccount
 from twopass.pages.text_layer import TextLayer
 from twopass.text import maths
 
@@ -138,6 +140,12 @@ class UnlimitedOcrFamily(GroundedFamily):
 
     def strip_grammar(self, text: str) -> str:
         return "\n".join(block.content.strip() for block in grounding.parse(_drop_page_marks(text)).blocks)
+
+    def account(self, text: str, elements: Sequence[Element]) -> WordAccount:
+        blocks = (block for block in grounding.parse(text).blocks if _is_boilerplate(block.content))
+        boilerplate = [line for block in blocks for line in word_account.list_words(block.content)]
+        found = super().account(_drop_page_marks(text), elements)
+        return found._replace(lost=tuple(word for word in found.lost if word not in boilerplate))
 
     def next_question(self, context: ElementContext) -> Question | None:
         """Ask about large tables, formulas and doubtful texts, and about detected regions of any size.

@@ -6,11 +6,26 @@ the problems of the page follow from them: a step that finds a loss records it a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from twopass.document import Checkpoint, Element, Finding, FindingKind, Flag, PageAudit, Problem, State
+from twopass.detection.region import DETECT
+from twopass.document import (
+    Checkpoint,
+    Element,
+    Finding,
+    FindingKind,
+    Flag,
+    PageAudit,
+    Problem,
+    RawCompletion,
+    State,
+)
+from twopass.document.audit import MAX_WORDS
 from twopass.errors import Code
+from twopass.families import word_account
+from twopass.job import Task
 from twopass.pages.text_layer import TextLayer
 from twopass.steps import fallback
 from twopass.steps.page_context import PageContext
@@ -27,6 +42,8 @@ _KINDS: Mapping[Flag, FindingKind] = MappingProxyType(
         Flag.UNREADABLE: FindingKind.TEXT_UNREADABLE,
     }
 )
+_CUT = frozenset({Flag.CUT_OFF, Flag.LOOP, Flag.REPETITION_CUT})
+_IN_USE = frozenset({State.READ, State.REPAIRED})
 _KINDS_BY_CODE = MappingProxyType({kind.code: kind for kind in FindingKind if kind.is_loss})
 
 
@@ -37,6 +54,7 @@ async def complete(page: PageContext, first: Checkpoint, second: Checkpoint) -> 
     """
     asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
     ended = await _end_unread(page, second, asked)
+    ended = ended.with_findings(list(_find_lost_words(page, first, ended)))
     again = sum(element.read_by == 2 for element in ended.elements)
     ended, found = _resolve_characters(ended)
     audit = _audit(ended, page.rendered.words).with_findings(found)
@@ -60,7 +78,7 @@ def _audit(page: Checkpoint, words: TextLayer | None = None) -> PageAudit:
     known = {finding.element for finding in recorded.findings}
     audit = recorded.with_findings(
         [
-            Finding(kind=kind, element=element.id, box=element.box)
+            Finding(kind=kind, element=element.id, box=element.box, said=_measure_cut(page, element, kind))
             for element in page.elements
             if element.id not in known and (kind := _find_kind(element))
         ]
@@ -95,6 +113,52 @@ def _find_reported(page: Checkpoint, audit: PageAudit) -> Iterator[Finding]:
 def _count_words(element: Element) -> int:
     texts = [cell.text for cell in element.table.cells] if element.table else [element.text]
     return sum(len(prose.split_words(text)) for text in texts)
+
+
+def _measure_cut(page: Checkpoint, element: Element, kind: FindingKind) -> str | None:
+    """How much of an answer is shown that was cut or repeated itself; None for other kinds, or without the answer."""
+    own = [answer for answer in page.completions if _find_element(answer) == element.id] or page.completions[:1]
+    if kind not in (FindingKind.ANSWER_CUT, FindingKind.ANSWER_LOOPED) or not own:
+        return None
+    length = len(own[-1].text)
+    if kind is FindingKind.ANSWER_CUT:
+        return f"it ends after {length} characters"
+    shown = element.table.html if element.table else element.text
+    return f"{max(length - len(shown), 0)} of its {length} characters were left out"
+
+
+# ---- words of an answer ----------------------------------------------------------------------------
+
+
+def _find_lost_words(page: PageContext, first: Checkpoint, second: Checkpoint) -> Iterator[Finding]:
+    """Find the words of the answers in use that are in no element.
+
+    An answer of pass 2 may have words of its neighbours: those of its words are lost that no element of the page has.
+    What is cut from repetitions, and what pass 2 replaced by a better reading, is not counted here.
+    """
+    if page.job.task is not Task.DOCUMENT or second.page.state not in _IN_USE:
+        return
+    if first.completions and first.completions[-1].prompt != DETECT:
+        yield from _report_lost(page.family.account(first.completions[-1].text, first.elements).lost)
+    again = [element for element in second.elements if element.read_by == 2 and not element.is_figure]
+    answers: dict[str, list[str]] = defaultdict(list)
+    for answer in second.completions[len(first.completions) :]:
+        answers[_find_element(answer)].append(answer.text)
+    for element in again:
+        if _CUT.isdisjoint(element.flags) and (texts := answers[element.id]):
+            lost = min((page.family.account(text, [element]).lost for text in texts), key=len)
+            yield from _report_lost(word_account.drop_known(lost, second.elements), element)
+
+
+def _report_lost(words: Sequence[str], element: Element | None = None) -> Iterator[Finding]:
+    if words:
+        place = {"element": element.id, "box": element.box} if element else {}
+        yield Finding(kind=FindingKind.WORDS_LOST, count=len(words), words=tuple(words[:MAX_WORDS]), **place)
+
+
+def _find_element(answer: RawCompletion) -> str:
+    """The id of the element that an answer is about; further answers about it have a number behind the id."""
+    return "-".join(answer.prompt_id.rpartition("/")[2].split("-")[:2])
 
 
 def _with_audit(checkpoint: Checkpoint, audit: PageAudit) -> Checkpoint:

@@ -20,7 +20,8 @@ def use_text_layer(checkpoint: Checkpoint, words: TextLayer, reason: Code) -> Ch
     state = State.TEXT_LAYER if elements else State.FAILED
     attempts = checkpoint.page.attempts + ((Attempt(rung=RungName.TEXT_LAYER),) if elements else ())
     page = checkpoint.page.model_copy(update={"state": state, "reason": reason, "attempts": attempts})
-    problems = (*checkpoint.problems, _build_problem(page, reason, layer_is_shorter=bool(layer) and not elements))
+    cut = "" if elements else _measure_cut(checkpoint, reason)
+    problems = (*checkpoint.problems, _build_problem(page, reason, bool(layer) and not elements, cut))
     update = {"page": page, "elements": elements or checkpoint.elements, "problems": problems}
     return checkpoint.model_copy(update=update)
 
@@ -63,12 +64,21 @@ _EXPLANATIONS = {
 }
 
 
-def _build_problem(page: Page, reason: Code, layer_is_shorter: bool) -> Problem:
+def _measure_cut(checkpoint: Checkpoint, reason: Code) -> str:
+    """How much of the answer is shown that was cut or repeats itself; "" for other reasons."""
+    if reason not in (Code.LOOP, Code.TRUNCATED) or not checkpoint.completions:
+        return ""
+    shown = sum(len(element.text) for element in checkpoint.elements)
+    length = max(shown, *(len(answer.text) for answer in checkpoint.completions))
+    return f" (of {length} characters, {length - shown} are left out)"
+
+
+def _build_problem(page: Page, reason: Code, layer_is_shorter: bool, cut: str) -> Problem:
     uses_layer = page.state is State.TEXT_LAYER
     severity = Severity.WARNING if uses_layer else Severity.ERROR
     otherwise = "; the answer is kept, because the PDF's own text is shorter" if layer_is_shorter else _retry_hint(page)
     next_step = "; the PDF's own text is used" if uses_layer else otherwise
-    message = f"page {page.number}: {_EXPLANATIONS.get(reason, 'the answer is unusable')}{next_step}"
+    message = f"page {page.number}: {_EXPLANATIONS.get(reason, 'the answer is unusable')}{cut}{next_step}"
     return Problem(code=reason, severity=severity, page=page.number, message=message)
 
 

@@ -186,8 +186,7 @@ def _take_pictures(piece: Piece) -> Iterator[Piece]:
     if not pictures:
         yield piece
         return
-    (part,) = table_parser.split_tables(source)
-    yield replace(piece, text=source, table=part.table)
+    yield replace(piece, text=source, table=table_parser.parse_source(source))
     for words in pictures:
         yield Piece(replace(piece.block, label=None, corners=(), unread_box=False), words, is_picture=True)
 

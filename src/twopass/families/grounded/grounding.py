@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -39,7 +39,7 @@ _TAG = re.compile(
     r"<\|ref\|>(?P<label>(?:(?!<\|/?(?:ref|det)\|>).)*)<\|/ref\|>"
     rf"(?:\s*<\|det\|>(?P<boxes>{_COORDINATES}*?){_DET_END})?"
     rf"|<\|ref\|>(?P<open>[\w -]{{1,40}})<\|det\|>(?P<beside>{_COORDINATES}*?){_DET_END}"
-    rf"|<\|det\|>(?:{_SPACES}(?P<inner>{_INNER_LABEL}){_SPACES}(?=[\[［【]))?(?P<alone>{_COORDINATES}*?){_DET_END}",
+    rf"|<\|det\|>(?:{_SPACES}(?P<inner>{_INNER_LABEL}){_SPACES}(?=[\[［【]|<\|/det\|>))?(?P<alone>{_COORDINATES}*?){_DET_END}",
     flags=re.DOTALL,
 )
 _BOX = r"\[\s*(?:\d{1,4}\s*,\s*){3}\d{1,4}\s*\]"
@@ -59,6 +59,13 @@ _CUT_TOKEN = re.compile(r"(?:<\|/?[a-z]{0,9}\|?|<｜[^｜<>\n]{0,40})\Z")
 _CUT_BARE_TAG = re.compile(r"^[a-z]+(?:_[a-z]+)*\[(?:\[[\d,\s]*)?\s*\Z", flags=re.MULTILINE)
 _CUT_BARE_SINGLE_TAG = re.compile(r"^[a-z]+(?:_[a-z]+)*[ \t]?\[[\d,\s]*\Z", flags=re.MULTILINE)
 _TO_STRIP = re.compile(rf"{_SPECIAL}|<image>")
+_ANY_TAG = re.compile(
+    r"<\|ref\|>(?P<label>(?:(?!<\|/?(?:ref|det)\|>).)*)(?:<\|/ref\|>|(?=<\|det\|>)|\Z)"
+    r"|<\|det\|>[ \t]*(?P<inner>[A-Za-z]\w*(?:[ -]\w+){0,3})?.*?(?:<\|/det\|>|(?=\n(?!\s*[\[\],]))|\Z)"
+    rf"|{_TO_STRIP.pattern}",
+    flags=re.DOTALL,
+)
+_ANY_BARE_TAG = re.compile(r"^[A-Za-z]\w*[ \t]?\[\[?\s*\d+\s*,[\d,\s\[\]]*\]", flags=re.MULTILINE)
 _INNERMOST = re.compile(r"\[([^\[\]]*)\]?")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _PLAIN_PUNCTUATION = str.maketrans("。、【】−（）", ".,[]-()")
@@ -131,6 +138,23 @@ def _find_bare_tags(text: str, any_label: bool) -> tuple[list[re.Match[str]], re
         return list(_BARE_SINGLE_TAG.finditer(text)), _CUT_BARE_SINGLE_TAG
     tags = [tag for tag in _BARE_TAG.finditer(text) if any_label or _WORD.fullmatch(tag["label"].strip())]
     return tags, _CUT_BARE_TAG
+
+
+def strip_tags(text: str, is_label: Callable[[str], bool]) -> str:
+    """The text outside tags, and labels that are text: found by the tags' signs alone, without the grammar above."""
+    if "<|ref|>" in text or "<|det|>" in text:
+        return _ANY_TAG.sub(lambda tag: _get_text_label(tag, is_label), text)
+    return strip_special_tokens(_ANY_BARE_TAG.sub(" ", text))
+
+
+def list_labels(text: str) -> list[str]:
+    """The labels of all tags, found like them."""
+    return [tag["label"] or tag["inner"] or "" for tag in _ANY_TAG.finditer(text)]
+
+
+def _get_text_label(tag: re.Match[str], is_label: Callable[[str], bool]) -> str:
+    label = (tag["label"] or tag["inner"] or "").strip()
+    return f" {label} " if " " in label and not is_label(label) else " "
 
 
 def strip_special_tokens(text: str) -> str:

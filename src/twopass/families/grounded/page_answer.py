@@ -14,8 +14,6 @@ from twopass.families.grounded.grounding import Block
 from twopass.families.interface import ParsedPage
 from twopass.pages.text_layer import TextLayer
 
-_MAX_LABEL = 60  # characters: a longer one is text
-
 
 class PageBlocks(NamedTuple):
     """The blocks of an answer, why it cannot be used (None if it can), and whether any tag of it has a box."""
@@ -56,7 +54,7 @@ def read_blocks(text: str) -> PageBlocks:
 def _read_label(block: Block) -> Block:
     """The block with the text that the model wrote in place of a label."""
     label = block.label or ""
-    is_text = len(label) > _MAX_LABEL or (label and not block.content.strip() and not elements.is_label(label))
+    is_text = label and not elements.is_label(label) and (" " in label or not block.content.strip())
     return replace(block, label=None, content=f"{label}\n{block.content}") if is_text else block
 
 

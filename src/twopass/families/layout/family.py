@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -12,12 +13,15 @@ from pydantic import ValidationError
 
 from twopass.document import Element, Flag, Kind, RungName, make_element_id
 from twopass.errors import Code
+from twopass.families import word_account
 from twopass.families.interface import Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.families.layout.elements import build_elements
 from twopass.families.layout.page_layout import PageLayout
+from twopass.families.word_account import WordAccount
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 _PROMPT = "layout"
+_TEXT = re.compile(r'"text":\s*"((?:[^"\\]|\\.)*)"')  # of a line or a cell
 _LADDER = (Rung(RungName.NORMAL, _PROMPT),)
 _MODES = frozenset({"auto", "tiny", "small", "base", "large", "gundam"})
 
@@ -53,6 +57,11 @@ class LayoutFamily(Family):
             return _keep_unparsed(text, page)
         reason = Code.UNREADABLE_SCRIPT if layout.unreadable_script else None
         return ParsedPage(build_elements(layout, page), reason, layout.flags, layout.via)
+
+    def account(self, text: str, elements: Sequence[Element]) -> WordAccount:
+        texts = (json.loads(f'"{found}"') for found in _TEXT.findall(text))
+        words = [word for one in texts for word in word_account.list_words(one)]
+        return word_account.compare(words, elements)
 
 
 def _reject_constant(constant: str) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
 
 from twopass.document import Table
 from twopass.families import table_parser
@@ -31,10 +33,15 @@ def clean_text(text: str, is_long_from: int) -> tuple[str, bool]:
     text = _strip_fence(text.encode("utf-8", "replace").decode())
     text = _LEADERS.sub(lambda run: run.group(1) * 3, text)  # a table of contents has hundreds of dots in a row
     text, was_cut = cut_repetition(text, is_long_from)
-    if text.strip().rstrip(".").lower() in _BOILERPLATE:
+    if is_boilerplate(text):
         return "", was_cut
     text = _BULLET.sub(r"\1- ", text)
     return _SPACED_MATHS.sub(r"$\1$", text).strip(), was_cut
+
+
+def is_boilerplate(text: str) -> bool:
+    """Whether a reader wrote this where it read no text."""
+    return text.strip().rstrip(".").lower() in _BOILERPLATE
 
 
 def _strip_fence(text: str) -> str:
@@ -94,9 +101,17 @@ def parse_chart(text: str) -> Table | None:
     """Data of a chart in lines `a | b`, the first of them the header, or in a table; None for other text."""
     if table := parse_table(text):
         return table
-    lines = [line.strip().strip("|") for line in _strip_fence(text).splitlines() if "|" in line]
-    if len(lines) < 2:
+    runs = [
+        (has_bar, list(lines)) for has_bar, lines in groupby(_strip_fence(text).splitlines(), lambda one: "|" in one)
+    ]
+    if sum(len(run) for has_bar, run in runs if has_bar) < 2:
         return None
-    width = lines[0].count("|") + 1
-    rule = "|".join(["---"] * width)
-    return table_parser.parse_gfm("\n".join([f"|{lines[0]}|", f"|{rule}|", *(f"|{line}|" for line in lines[1:])]))
+    parts = [_parse_lines(run) if has_bar else table_parser.Part("\n".join(run), None) for has_bar, run in runs]
+    return table_parser.join_parts([part for part in parts if part.text.strip()])
+
+
+def _parse_lines(written: Sequence[str]) -> table_parser.Part:
+    lines = [line.strip().strip("|") for line in written]
+    rule = "|".join(["---"] * (lines[0].count("|") + 1))
+    source = "\n".join([f"|{lines[0]}|", f"|{rule}|", *(f"|{line}|" for line in lines[1:])])
+    return table_parser.Part(source, table_parser.parse_gfm(source))

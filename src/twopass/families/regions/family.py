@@ -9,8 +9,9 @@ from typing import Any, Self
 
 from twopass.detection.labels import Label
 from twopass.detection.region import DETECT
-from twopass.document import Element, Flag
-from twopass.families import detected_page, formula_numbers
+from twopass.document import FIGURES, Element, Figure, Flag, make_element_id
+from twopass.errors import Code
+from twopass.families import detected_page, formula_numbers, word_account
 from twopass.families.detected_page import DETECTION, DetectionParser
 from twopass.families.grounded import loops
 from twopass.families.interface import (
@@ -25,8 +26,10 @@ from twopass.families.interface import (
     Reply,
     Rung,
 )
+from twopass.families.regions import cleanup, otsl
 from twopass.families.regions.elements import add_missing_bullets, apply_reply, with_text
-from twopass.families.regions.reader import READERS, RegionReader, Task
+from twopass.families.regions.reader import KINDS, READERS, RegionReader, Task
+from twopass.families.word_account import WordAccount
 from twopass.models import Model, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -86,9 +89,30 @@ class RegionFamily(Family):
         return _LADDER
 
     def parse(self, text: str, page: int, rung: Rung = DETECTION, layer: TextLayer = NO_LAYER) -> ParsedPage:
-        """Elements without text, in reading order; words that the detector missed have elements, too."""
+        """Elements without text, in reading order; words that the detector missed have elements, too.
+
+        With a task as the grammar, the one element that an answer about a region of this kind describes.
+        """
+        if rung.grammar in set(Task):
+            return self._parse_region(text, page, Task(rung.grammar))
         parser = DetectionParser(lambda label: self._choose_task(label) is not None, with_text, self.layer_text)
         return parser.parse(text, page, layer)
+
+    def _parse_region(self, text: str, page: int, task: Task) -> ParsedPage:
+        kind, figure = KINDS[task], Figure() if KINDS[task] in FIGURES else None
+        element = Element(id=make_element_id(page, 0), page=page, category=kind.category, kind=kind, figure=figure)
+        read = self.apply_replies(element, [Reply(Question(task, self.reader.prompts.get(task, "")), text)])
+        if Flag.UNREAD_REGION in read.flags:
+            return ParsedPage((), Code.EMPTY)
+        return ParsedPage((read,), Code.LOOP if Flag.REPETITION_CUT in read.flags else None)
+
+    @property
+    def region_grammars(self) -> frozenset[str]:
+        return frozenset(map(str, Task))
+
+    def account(self, text: str, elements: Sequence[Element]) -> WordAccount:
+        words = [] if cleanup.is_boilerplate(text) else word_account.list_words(otsl.strip_tags(text))
+        return word_account.compare(words, elements)
 
     def is_looping(self, text: str) -> bool:
         return loops.find_repetition(text) is not None

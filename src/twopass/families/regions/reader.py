@@ -22,6 +22,18 @@ class Task(StrEnum):
     SEAL = "seal"
 
 
+# What a task reads, where no detector says so.
+KINDS: Mapping[Task, Kind] = MappingProxyType(
+    {
+        Task.TEXT: Kind.TEXT,
+        Task.TABLE: Kind.TABLE,
+        Task.FORMULA: Kind.FORMULA,
+        Task.CHART: Kind.CHART,
+        Task.SEAL: Kind.PICTURE,
+    }
+)
+
+
 class TableGrammar(StrEnum):
     HTML = "html"
     OTSL = "otsl"

@@ -1,0 +1,113 @@
+"""Account for the words of an answer: each must be in an element, and no element may have it once more.
+
+It knows the grammars only as signs to leave out, and parses none of them: what a parser loses is not lost here, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from twopass.document import Element, Figure, Table
+from twopass.text import prose
+
+_HTML = re.compile(
+    r"<!doctype\b[^<>]*>|<style\b[^<>]*>.*?</style\s*>|<!--.*?-->"
+    r"|</?(?:html|head|body|meta|link|title|table|caption|colgroup|col|thead|tbody|tfoot|tr|td|th|br|p|b|i|u|em|strong"
+    r"|span|center|div|font|section|article|main|figure|figcaption|ul|ol|li|sub|sup|smiles)\b[^<>]*>",
+    flags=re.DOTALL | re.IGNORECASE,
+)
+_IMAGE = re.compile(r"<img\b[^<>]*?(?:\balt\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))[^<>]*)?>", re.IGNORECASE)
+_LINK = re.compile(r"!\[([^\[\]\n]*)\]\([^()\s]*\)")
+_FENCE = re.compile(r"```[\w+#.-]*")
+_COMMAND = re.compile(r"\\[A-Za-z]+\*?")
+
+
+class WordAccount(NamedTuple):
+    """The words of an answer that no element has, and those that the elements have more often, in their order."""
+
+    lost: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+
+
+def list_words(text: str) -> list[str]:
+    """The words of a text without tags, fences of code and LaTeX's commands."""
+    if "<" in text:
+        text = _IMAGE.sub(lambda image: f" {image[1] or image[2] or image[3] or ''} ", text)
+        text = _HTML.sub(" ", text)
+    if "](" in text:
+        text = _LINK.sub(r" \1 ", text)
+    if "```" in text:
+        text = _FENCE.sub("", text)
+    if "&" in text:
+        text = prose.unescape(prose.unescape(text))
+    if "\\" in text:
+        text = _COMMAND.sub(" ", text)
+    return prose.split_words(text)
+
+
+def compare(expected: Sequence[str], elements: Iterable[Element], labels: Iterable[str] = ()) -> WordAccount:
+    """Compare the words of an answer with those of its elements, in any order.
+
+    Words that were joined, as at the end of a line, or parted count as kept. `labels` are those that count as words.
+    """
+    texts = (text for element in elements for text in list_texts(element))
+    found = [word for text in (*texts, *labels) for word in list_words(text)]
+    missing, extra = _subtract(expected, found), _subtract(found, expected)
+    return WordAccount(tuple(_find_absent(missing, extra)), tuple(_find_absent(extra, missing)))
+
+
+def drop_known(words: Sequence[str], elements: Iterable[Element]) -> tuple[str, ...]:
+    """The words that none of these elements has."""
+    if not words:
+        return ()
+    known = {word for element in elements for text in list_texts(element) for word in list_words(text)}
+    return tuple(word for word in words if word not in known)
+
+
+def list_texts(element: Element) -> Iterator[str]:
+    """Yield the texts in which an element shows its words, each word once."""
+    if element.table:
+        yield from (cell.text for cell in element.table.cells)
+    elif element.figure:
+        yield from dict.fromkeys(text.strip() for text in _list_figure_texts(element, element.figure))
+    else:
+        yield element.text
+
+
+def _list_figure_texts(element: Element, figure: Figure) -> Iterator[str]:
+    if figure.data:
+        yield from _list_cells(figure.data)
+    else:
+        yield element.text
+    parts = [label.label for label in figure.components] + [line.label or "" for line in figure.connections]
+    yield from (figure.description or "", figure.visible_text or "", figure.smiles or "", *parts)
+
+
+def _list_cells(table: Table) -> Iterator[str]:
+    # Equal cells are told apart by their places, which are no words.
+    return (f"{cell.text}{' ' * n}" for n, cell in enumerate(table.cells))
+
+
+def _subtract(words: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The words without the others, each as often as it is left, in their order."""
+    left = Counter(words) - Counter(others)
+    kept = []
+    for word in words if left else ():
+        if left[word] > 0:
+            left[word] -= 1
+            kept.append(word)
+    return kept
+
+
+def _find_absent(words: Sequence[str], others: Sequence[str]) -> Iterator[str]:
+    """Yield the words whose letters are not in the others, taken together; letters are used once."""
+    rest = "".join(others)
+    for word in words:
+        at = rest.find(word) if rest else -1
+        if at < 0:
+            yield word
+        else:
+            rest = f"{rest[:at]}\0{rest[at + len(word) :]}"
