@@ -38,3 +38,32 @@ def test_stdin_is_parsed_and_the_reason_of_a_bad_answer_goes_to_stderr(text: str
 
     assert isinstance(json.loads(ran.stdout), list)
     assert ran.stderr.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("family", "reads", "text", "kind", "words"),
+    [
+        ("glm_ocr", "table", "<table border='1'><tr><td>Item</td><td>18.00</td></tr></table>", "table", "Item 18.00"),
+        ("paddleocr_vl", "table", "<fcel>Item<fcel>18.00<nl>", "table", "Item 18.00"),
+        ("glm_ocr", "text", "Rope\nand chain", "text", "Rope\nand chain"),
+        ("paddleocr_vl", "formula", "\\[ a = b \\]", "formula", "a = b"),
+        ("glm_ocr", "formula", "\\(a\\) and \\(b\\)", "text", "\\(a\\) and \\(b\\)"),
+        ("paddleocr_vl", "chart", "Year | Tolls\n2023 | 41", "chart", "Year Tolls\n2023 41"),
+        ("paddleocr_vl", "seal", "HARBOUR", "picture", "HARBOUR"),
+    ],
+)
+def test_an_answer_about_a_region_is_its_element(family: str, reads: str, text: str, kind: str, words: str) -> None:
+    """Models that read one region at a time have answers of several grammars; --reads names the one."""
+    (element,) = json.loads(run("-", "--family", family, "--reads", reads, stdin=text).stdout)
+
+    assert (element["kind"], element["text"]) == (kind, words)
+
+
+@pytest.mark.parametrize(("reads", "text"), [("document", "Rope and chain"), ("free", "Rope"), ("table", "")])
+def test_an_answer_about_an_unknown_region_is_an_error_that_names_what_can_be_read(reads: str, text: str) -> None:
+    """No list of nothing stands for an answer that has words."""
+    arguments = [*PARSE, "-", "--family", "glm_ocr", "--reads", reads]
+    ran = subprocess.run(arguments, input=text, capture_output=True, text=True, timeout=60)
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert all(name in ran.stderr for name in ("--reads", "chart", "formula", "seal", "table", "text"))

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Self
 from twopass.detection.region import DETECT
 from twopass.document import Element, Flag, RungName
 from twopass.errors import Code
-from twopass.families import word_account
 from twopass.families.word_account import WordAccount
 from twopass.models import Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -252,8 +251,8 @@ class Family(ABC):
         return frozenset()
 
     def account(self, text: str, elements: Sequence[Element]) -> WordAccount:
-        """What became of the words of an answer in the elements that were made of it."""
-        return word_account.compare(word_account.list_words(text), elements)
+        """What became of the words of an answer in the elements that were made of it; nothing without its grammar."""
+        return WordAccount()
 
     def is_looping(self, text: str) -> bool:
         """Whether an answer that is still being generated repeats itself."""

@@ -39,7 +39,7 @@ _TAG = re.compile(
     r"<\|ref\|>(?P<label>(?:(?!<\|/?(?:ref|det)\|>).)*)<\|/ref\|>"
     rf"(?:\s*<\|det\|>(?P<boxes>{_COORDINATES}*?){_DET_END})?"
     rf"|<\|ref\|>(?P<open>[\w -]{{1,40}})<\|det\|>(?P<beside>{_COORDINATES}*?){_DET_END}"
-    rf"|<\|det\|>(?:{_SPACES}(?P<inner>{_INNER_LABEL}){_SPACES}(?=[\[［【]|<\|/det\|>))?(?P<alone>{_COORDINATES}*?){_DET_END}",
+    rf"|<\|det\|>(?:{_SPACES}(?P<inner>{_INNER_LABEL}){_SPACES}(?=[\[［【]))?(?P<alone>{_COORDINATES}*?){_DET_END}",
     flags=re.DOTALL,
 )
 _BOX = r"\[\s*(?:\d{1,4}\s*,\s*){3}\d{1,4}\s*\]"
