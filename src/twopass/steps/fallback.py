@@ -20,7 +20,7 @@ def use_text_layer(checkpoint: Checkpoint, words: TextLayer, reason: Code) -> Ch
     state = State.TEXT_LAYER if elements else State.FAILED
     attempts = checkpoint.page.attempts + ((Attempt(rung=RungName.TEXT_LAYER),) if elements else ())
     page = checkpoint.page.model_copy(update={"state": state, "reason": reason, "attempts": attempts})
-    cut = "" if elements else _measure_cut(checkpoint, reason)
+    cut = _measure_cut(checkpoint, () if elements else checkpoint.elements, reason)
     problems = (*checkpoint.problems, _build_problem(page, reason, bool(layer) and not elements, cut))
     update = {"page": page, "elements": elements or checkpoint.elements, "problems": problems}
     return checkpoint.model_copy(update=update)
@@ -64,11 +64,11 @@ _EXPLANATIONS = {
 }
 
 
-def _measure_cut(checkpoint: Checkpoint, reason: Code) -> str:
+def _measure_cut(checkpoint: Checkpoint, kept: Sequence[Element], reason: Code) -> str:
     """How much of the answer is shown that was cut or repeats itself; "" for other reasons."""
     if reason not in (Code.LOOP, Code.TRUNCATED) or not checkpoint.completions:
         return ""
-    shown = sum(len(element.text) for element in checkpoint.elements)
+    shown = sum(len(element.text) for element in kept)
     length = max(shown, *(len(answer.text) for answer in checkpoint.completions))
     return f" (of {length} characters, {length - shown} are left out)"
 
