@@ -1,10 +1,11 @@
 """Measure the audit: what it reports of damaged pages, how often it is wrong about sound ones, and what it costs.
 
-    python -m scripts.bench audit [FOLDER …] [--pages 12] [--read 2] [--damaged 20] [--only damaged rendered read]
+    python -m scripts.bench audit [FOLDER …] [--pages 12] [--read 2] [--damaged 20] [--only damaged rendered read words]
 
     damaged    a page of each file is damaged in all ways of damaged_pages.py and drawn, and that of the first file read
     rendered   sound pages are drawn, which is the same for all engines
     read       sound pages are read
+    words      recorded answers in the FOLDERs, and the pages of documents read there, are compared with their elements
 
 Pages are read with the engine of the settings (ENGINE, PRESET). A false alarm is a page of a sound file with a loss:
 the FOLDERs should hold sound files, and not those whose messages the table in pages/damage.py was written from.
@@ -24,7 +25,7 @@ from types import MappingProxyType
 
 import pymupdf
 
-from scripts.bench import damaged_pages
+from scripts.bench import audit_words, damaged_pages
 from scripts.bench.corpus import drawn
 from scripts.bench.options import create_parser
 from twopass import Document, read
@@ -54,6 +55,7 @@ class Material:
     read_pages: int
     damaged: int | None
     settings: Settings
+    folders: tuple[Path, ...] = ()
 
     def read(self, source: Path | bytes, pages: str) -> Document:
         return read(source, settings=self.settings, pages=pages, formats=["docjson"])
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
     with TemporaryDirectory() as folder:
         found = (file for place in options.folders for file in sorted(place.rglob("*.pdf")))
         files = (*drawn.save_all(Path(folder)), *found)
-        material = Material(files, options.pages, options.read, options.damaged, settings)
+        material = Material(files, options.pages, options.read, options.damaged, settings, tuple(options.folders))
         print(f"engine {settings.engine}, {len(files)} files", flush=True)
         for name in options.only:
             print()
@@ -220,5 +222,10 @@ def _print_cost(title: str, seconds: Sequence[float]) -> None:
 
 # Each part prints a table about the engine of the settings.
 PARTS: Mapping[str, Callable[[Material], None]] = MappingProxyType(
-    {"damaged": measure_damaged, "rendered": measure_rendered, "read": measure_read}
+    {
+        "damaged": measure_damaged,
+        "rendered": measure_rendered,
+        "read": measure_read,
+        "words": lambda material: audit_words.print_words(material.folders),
+    }
 )
