@@ -16,7 +16,7 @@ from twopass.text import prose
 _HTML = re.compile(
     r"<!doctype\b[^<>]*>|<style\b[^<>]*>.*?</style\s*>|<!--.*?-->"
     r"|</?(?:html|head|body|meta|link|title|table|caption|colgroup|col|thead|tbody|tfoot|tr|td|th|br|p|b|i|u|em|strong"
-    r"|span|center|div|font|section|article|main|figure|figcaption|ul|ol|li|sub|sup|smiles)\b[^<>]*>",
+    r"|span|center|div|font|section|article|main|figure|figcaption|ul|ol|li|sub|sup|smiles|[felux]cel|ched|rhed|srow|nl)\b[^<>]*>",
     flags=re.DOTALL | re.IGNORECASE,
 )
 _IMAGE = re.compile(r"<img\b[^<>]*?(?:\balt\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))[^<>]*)?>", re.IGNORECASE)

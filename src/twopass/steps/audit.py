@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from twopass.detection.region import DETECT
 from twopass.document import (
     Checkpoint,
     Element,
@@ -20,11 +19,13 @@ from twopass.document import (
     PageAudit,
     Problem,
     RawCompletion,
+    RungName,
     State,
 )
 from twopass.document.audit import MAX_WORDS
 from twopass.errors import Code
 from twopass.families import word_account
+from twopass.families.interface import Rung
 from twopass.job import Task
 from twopass.pages.text_layer import TextLayer
 from twopass.steps import fallback
@@ -138,7 +139,7 @@ def _find_lost_words(page: PageContext, first: Checkpoint, second: Checkpoint) -
     """
     if page.job.task is not Task.DOCUMENT or second.page.state not in _IN_USE:
         return
-    if first.completions and first.completions[-1].prompt != DETECT:
+    if first.completions and not Rung(RungName.NORMAL, first.completions[-1].prompt).detects:
         yield from _report_lost(page.family.account(first.completions[-1].text, first.elements).lost)
     again = [element for element in second.elements if element.read_by == 2 and not element.is_figure]
     answers: dict[str, list[str]] = defaultdict(list)

@@ -26,7 +26,7 @@ from twopass.families.interface import (
     Reply,
     Rung,
 )
-from twopass.families.regions import cleanup, otsl
+from twopass.families.regions import cleanup
 from twopass.families.regions.elements import add_missing_bullets, apply_reply, with_text
 from twopass.families.regions.reader import KINDS, READERS, RegionReader, Task
 from twopass.families.word_account import WordAccount
@@ -111,7 +111,7 @@ class RegionFamily(Family):
         return frozenset(map(str, Task))
 
     def account(self, text: str, elements: Sequence[Element]) -> WordAccount:
-        words = [] if cleanup.is_boilerplate(text) else word_account.list_words(otsl.strip_tags(text))
+        words = [] if cleanup.is_boilerplate(text) else word_account.list_words(text)
         return word_account.compare(words, elements)
 
     def is_looping(self, text: str) -> bool:

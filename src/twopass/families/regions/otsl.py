@@ -20,10 +20,6 @@ _OWN = frozenset({"fcel", "ecel", *_HEADERS})
 Grid = list[list[tuple[str, str]]]  # rows of (tag, text)
 
 
-def strip_tags(text: str) -> str:
-    return _TAG.sub(" ", text)
-
-
 def parse(text: str) -> Table | None:
     """The table; None where the text holds no tag of a cell. Short rows end with empty cells."""
     grid = _read_grid(text)
