@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import ROOT
@@ -129,7 +129,8 @@ def check(family: str, text: str, grammar: str) -> None:
     found = registry.get_family(family).account(text, parsed.elements)
 
     assert parsed.reason is not Code.LOOP
-    assume(parsed.reason is not Code.TRUNCATED)  # a tag at the end without its boxes was cut
+    if parsed.reason is Code.TRUNCATED:
+        return  # a tag at the end without its boxes was cut, which the reason says
     assert (found.lost, found.repeated) == ((), ()), text
     assert [find_unwritten(element) for element in parsed.elements if find_unwritten(element)] == []
 
