@@ -207,7 +207,7 @@ def test_the_frame_of_a_table_is_no_text(before: str, after: str) -> None:
     table = "<table><tr><td>a</td></tr></table>"
 
     assert [part.text for part in table_parser.split_tables(before + table + after)] == [table]
-    parts = table_parser.split_tables(f"one{before}{table}{after} two")
+    parts = table_parser.split_tables(f"one\n{before}{table}{after}\ntwo")
     assert [part.text.strip()[:3] for part in parts] == ["one", "<ta", "two"]
 
 
