@@ -269,15 +269,15 @@ def test_a_table_over_pages_is_one_table() -> None:
 
 
 def test_a_figure_has_its_image_and_caption() -> None:
-    """A picture is a figure with image and caption; its short visible text is the alternative text."""
+    """A picture is a figure with image, visible text and caption; the alternative text repeats none of them."""
     picture = element("picture", image="images/p0001-e000.png", figure=Figure(visible_text='Spring "A"'))
     caption = element("caption", "Figure 1: The lake", MIDDLE._replace(y0=0.51, y1=0.53))
 
     figure = parse_elements(picture, caption).find(".//figure")
 
-    assert [child.tag for child in figure] == ["img", "figcaption"]
-    assert (figure[0].get("src"), figure[0].get("alt")) == ("images/p0001-e000.png", 'Spring "A"')
-    assert figure[1].text_content() == "Figure 1: The lake"
+    assert [child.tag for child in figure] == ["img", "details", "figcaption"]
+    assert (figure[0].get("src"), figure[0].get("alt")) == ("images/p0001-e000.png", "picture")
+    assert [child.text_content() for child in figure[1:]] == ['Text in the figureSpring "A"', "Figure 1: The lake"]
 
 
 def test_images_can_be_embedded() -> None:

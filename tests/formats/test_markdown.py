@@ -406,11 +406,20 @@ def test_the_direction_ends_with_its_page() -> None:
     )
 
 
-def test_an_image_shows_its_visible_text() -> None:
-    """The text visible in a figure is its alternative text, so that searches find it."""
-    picture = element("picture", image="images/p0001-e000.png", figure=Figure(visible_text="Spring [A]\nSand filter"))
+def test_the_text_in_an_image_is_written_once() -> None:
+    """The text visible in a figure stands below its image, and the alternative text repeats nothing of it."""
+    texts = "Spring [A], mea-\nsured at noon", "Spring [A], measured at noon\nSand filter"
+    picture = element("picture", texts[0], image="images/p0001-e000.png", figure=Figure(visible_text=texts[1]))
 
-    assert write_page(picture) == r"![Spring \[A\] Sand filter](images/p0001-e000.png)"
+    assert write_page(picture) == "![picture](images/p0001-e000.png)\n\nSpring [A], measured at noon Sand filter"
+
+
+def test_the_data_of_a_chart_are_written_once() -> None:
+    """A text that only repeats the cells of the data is not written beside them."""
+    data = plain_table(["Year", "Rain"], ["2021", "610"])
+    chart = element("chart", "Year Rain\n2021 610", figure=Figure(data=data, visible_text="Year Rain\n2021 610"))
+
+    assert write_page(chart) == "| Year | Rain |\n| --- | --- |\n| 2021 | 610 |"
 
 
 def test_a_description_equal_to_the_text_is_written_once() -> None:
@@ -421,12 +430,12 @@ def test_a_description_equal_to_the_text_is_written_once() -> None:
     assert write_page(element("picture", hill, figure=Figure(description=other))) == f"{hill}\n\n{other}"
 
 
-def test_an_image_without_words_is_named_by_its_caption() -> None:
-    """An image without visible text has its caption as alternative text, and the caption is also below it."""
-    picture = element("picture", image="images/p0001-e000.png")
+def test_a_caption_is_written_once() -> None:
+    """The alternative text of an image does not repeat its caption."""
+    picture = element("picture", image="images/p0001-e000.png", figure=Figure(type="bar chart"))
     caption = element("caption", "Figure 1: The lake", box=MIDDLE._replace(y0=0.51, y1=0.53))
 
-    assert write_page(picture, caption) == "![Figure 1: The lake](images/p0001-e000.png)\n\nFigure 1: The lake"
+    assert write_page(picture, caption) == "![bar chart](images/p0001-e000.png)\n\nFigure 1: The lake"
 
 
 def test_a_table_has_no_image() -> None:

@@ -183,10 +183,17 @@ class _Converter:
         return self._add_figure(element) if element.is_figure else self._add_text(chain, None)
 
     def _add_table(self, element: Element) -> NodeItem:
-        data = _make_table_data(element.table, element.text)
+        """Add a table, and below it what its text says and its cells do not."""
+        from docling_core.types.doc.labels import DocItemLabel
+
+        own_text, cells = flow.get_own_text(element), element.table.cells if element.table else ()
+        data = _make_table_data(element.table, "" if cells else own_text)
         place, layer = self._make_provenance(element), self._find_layer(element)
         table: Any = self._docling.add_table(data, prov=place, content_layer=layer)
-        if element.table and not any(escaping.make_inert(cell.text) != cell.text for cell in element.table.cells):
+        if cells and own_text:
+            own_text = escaping.make_inert(own_text)
+            self._docling.add_text(DocItemLabel.TEXT, own_text, prov=place, parent=table, content_layer=layer)
+        if cells and all(escaping.make_inert(cell.text) == cell.text for cell in cells):
             self._holders[element.id] = table.self_ref
         return table
 
@@ -197,10 +204,9 @@ class _Converter:
         place, layer, figure = self._make_provenance(element), self._find_layer(element), element.figure
         picture = self._docling.add_picture(image=self._make_image(element), prov=place, content_layer=layer)
         picture.label = DocItemLabel.CHART if element.kind is Kind.CHART else DocItemLabel.PICTURE
-        picture.meta = _make_picture_meta(figure) if figure else None
-        texts = [element.text, (figure.visible_text if figure else None) or ""]
-        visible = escaping.make_inert(prose.to_one_line("\n".join(dict.fromkeys(filter(None, texts)))))
-        if visible:
+        texts = flow.describe_figure(element)
+        picture.meta = _make_picture_meta(figure, texts.description) if figure else None
+        if visible := escaping.make_inert(texts.visible):
             self._docling.add_text(DocItemLabel.TEXT, visible, prov=place, parent=picture, content_layer=layer)
         return picture
 
@@ -286,13 +292,13 @@ class _Converter:
         return ImageRef(mimetype="image/png", dpi=round(page_image.dpi), size=size, uri=element.image)
 
 
-def _make_picture_meta(figure: Figure) -> Any:
+def _make_picture_meta(figure: Figure, description: str) -> Any:
     """The figure's values that docling has fields for; None if there are none."""
     from docling_core.types.doc.items.picture.meta import PictureMeta
 
     meta: dict[str, Any] = {}
-    if figure.description:
-        meta["description"] = {"text": escaping.make_inert(figure.description)}
+    if description:
+        meta["description"] = {"text": escaping.make_inert(description)}
     if figure.type:
         meta["classification"] = {"predictions": [{"class_name": escaping.make_inert(figure.type)}]}
     if figure.smiles:
@@ -317,10 +323,11 @@ def _dump_remainder(element: Element, item: str | None) -> dict[str, Any]:
 
 
 def _make_table_data(table: Table | None, text: str) -> TableData:
-    """A table's cells; without a table, its text as the only cell (which is not restored as a cell)."""
+    """A table's cells; without any, its text and this one as the only cell (which is not restored as a cell)."""
     from docling_core.types.doc.items.table.table_data import TableCell, TableData
 
-    cells = table.cells if table else (Cell(row=0, col=0, text=text),) if text else ()
+    only = "\n".join(filter(None, (flow.get_table_text(table) if table else "", text)))
+    cells = (table.cells if table else ()) or ((Cell(row=0, col=0, text=only),) if only else ())
     rows = max([table.rows if table else 0, *(cell.row + cell.row_span for cell in cells)])
     cols = max([table.cols if table else 0, *(cell.col + cell.col_span for cell in cells)])
     table_cells = [

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
 
-from twopass.document import HEADINGS, Cell, Document, Element, Flag, Kind, Page, Table
+from twopass.document import HEADINGS, Cell, Document, Element, Figure, Flag, Kind, Page, Table
 from twopass.format_options import Furniture, Markdown
 from twopass.formats import escaping
 from twopass.text import broken_words, footnotes, list_items, prose, table_markup
@@ -23,12 +23,13 @@ _PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 JOINABLE = _PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
 _MAX_HEADING_LEVEL = 6  # of Markdown and HTML
 MAX_COLUMNS = 200  # of a table, counting empty columns
-_MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes text below the image
+_MAX_LABEL_LENGTH = 200  # characters of an image's alternative text
 # The notes before and after text with the flag `unreadable`.
 UNREADABLE_NOTES = (
     "The following text could not be read reliably.",
     "End of the text that could not be read reliably.",
 )
+_SURE_MATCH = 20  # letters: shorter texts are in others by chance
 _MAX_NOTES = 100  # of a page that are linked: each is looked for in all texts of its page
 _LABEL = re.compile(r"\w+", flags=re.ASCII)
 # Markdown of more than one paragraph, or of another block.
@@ -65,10 +66,10 @@ class JoinedPart(NamedTuple):
 class FigureTexts(NamedTuple):
     """What is written of a picture or chart beside its data; each text is empty if there is nothing to write.
 
-    `visible` is the text that can be seen in the figure, unless the image has it as its alternative text.
+    `label` is the alternative text of the image. It repeats no text that is written below the image.
     """
 
-    alt_text: str
+    label: str
     visible: str
     description: str
     mermaid: str
@@ -131,21 +132,6 @@ class Flow:
         level = 1 if element.kind is Kind.TITLE else (element.level or 1) + self.has_title
         return max(1, min(level, _MAX_HEADING_LEVEL))
 
-    def describe_figure(self, element: Element) -> FigureTexts:
-        figure, visible = element.figure, _collect_visible_text(element)
-        is_short = len(visible) <= _MAX_ALT_LENGTH
-        return FigureTexts(
-            alt_text=visible if visible and is_short else self._choose_alt_text(element),
-            visible="" if element.image and is_short else visible,
-            description=_get_description(element),
-            mermaid=_clean_mermaid(figure.mermaid or "") if figure else "",
-        )
-
-    def _choose_alt_text(self, element: Element) -> str:
-        """The alternative text of an image that shows no text: captions, summary or kind."""
-        captions = [self.by_id[name].text for name in element.caption_ids if name in self.by_id]
-        return prose.to_one_line("\n".join(captions) or element.summary or element.kind)[:_MAX_ALT_LENGTH]
-
 
 def build(document: Document, options: Markdown) -> Flow:
     """The flow of the body; headers, footers and tables over pages are treated as the options say."""
@@ -182,19 +168,28 @@ def split_items(element: Element) -> list[InlineText]:
     return [_choose_line(*pair) for pair in zip(texts, own, strict=True)]
 
 
-def _collect_visible_text(element: Element) -> str:
-    """The text that can be seen in a figure, on one line."""
-    texts, figure = [element.text], element.figure
-    if figure and figure.visible_text and lacks_words(figure.visible_text, element.text):
-        texts.append(figure.visible_text)
-    # One by one: joined, a word broken at the end of one text would be completed by the other.
-    return " ".join(filter(None, map(prose.to_one_line, texts)))
+def describe_figure(element: Element) -> FigureTexts:
+    """The texts of a picture or chart: what its data or an earlier one of them says is not written again."""
+    figure = element.figure or Figure()
+    visible: list[str] = []
+    written = get_table_text(figure.data) if figure.data else ""
+    texts = [element.text, figure.visible_text or ""]
+    for text in texts:
+        # One by one: joined, a word broken at the end of one text would be completed by the other.
+        visible.append(get_missing_text(text, "\n".join([written, *visible])))
+    description = prose.to_one_line(figure.description or "")
+    is_new = prose.strip_to_letters(description) not in map(prose.strip_to_letters, texts)
+    return FigureTexts(
+        label=prose.to_one_line(figure.type or element.kind)[:_MAX_LABEL_LENGTH],
+        visible=" ".join(filter(None, visible)),
+        description=description if is_new else "",
+        mermaid=_clean_mermaid(figure.mermaid or ""),
+    )
 
 
-def _get_description(element: Element) -> str:
-    """A figure's description on one line; empty if it is the element's text."""
-    description = element.figure.description if element.figure else None
-    return prose.to_one_line(description) if description and description != element.text else ""
+def get_own_text(element: Element) -> str:
+    """What the text of a table says and its cells do not, on one line."""
+    return get_missing_text(element.text, get_table_text(element.table) if element.table else "")
 
 
 def get_latex(element: Element) -> str:
@@ -204,7 +199,9 @@ def get_latex(element: Element) -> str:
 
 
 def get_table_text(table: Table) -> str:
-    """The text of a table without cells, on one line."""
+    """The texts of a table's cells in lines; that of a table without cells on one line."""
+    if table.cells:
+        return "\n".join(cell.text for row in table_markup.group_rows(table.cells) for cell in row)
     return prose.to_one_line(prose.unescape(prose.strip_markup(table.markdown or table.html)))
 
 
@@ -218,9 +215,26 @@ def _clean_mermaid(code: str) -> str:
     return "\n".join(line for line in code.splitlines() if line.strip() and "```" not in line)
 
 
-def lacks_words(text: str, rendered: str) -> bool:
-    """Whether any word of the text is missing from what was rendered."""
-    return bool(set(prose.split_words(text)) - set(prose.split_words(rendered)))
+def get_missing_text(text: str, written: str) -> str:
+    """The lines of the text of which words are not yet written, on one line.
+
+    Words that are broken or divided in only one of the two are the same words.
+    """
+    whole, known = (
+        prose.to_one_line(text),
+        {*prose.split_words(written), *prose.split_words(prose.to_one_line(written))},
+    )
+    letters = prose.strip_to_letters(written)
+
+    def is_written(part: str) -> bool:
+        own = prose.strip_to_letters(part)
+        return (
+            known.issuperset(prose.split_words(part)) or own == letters or (len(own) >= _SURE_MATCH and own in letters)
+        )
+
+    if is_written(whole):
+        return ""
+    return prose.to_one_line("\n".join(line for line in text.splitlines() if not is_written(line)))
 
 
 def join_tables(parts: Sequence[Table]) -> tuple[list[Cell], list[int]]:
@@ -272,7 +286,7 @@ def _can_join(first: Element, second: Element) -> bool:
 def _count_columns(element: Element) -> int | None:
     """Count a table's columns; None if its cells lack words of its text, which is then written below the table."""
     table = element.table if element.kind is Kind.TABLE else None
-    if not table or not table.cells or lacks_words(element.text, "\n".join(cell.text for cell in table.cells)):
+    if not table or not table.cells or get_own_text(element):
         return None
     return max(table.cols, *(cell.col + cell.col_span for cell in table.cells))
 
@@ -286,8 +300,10 @@ def _choose_line(text: str, markdown: str) -> InlineText:
     has_markup = list_items.parse(prose.to_one_line(markdown))[1] != list_items.parse(prose.to_one_line(text))[1]
     if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown):
         return InlineText(text, False)
-    is_incomplete = lacks_words(text, markdown) and lacks_words(text, _INLINE_MARKUP.sub("", markdown))
-    return InlineText(text, False) if is_incomplete else InlineText(markdown, True)
+    words = set(prose.split_words(text))  # also of texts whose words are those of entities, which have no letters
+    is_complete = any(words.issubset(prose.split_words(m)) for m in (markdown, _INLINE_MARKUP.sub("", markdown)))
+    is_same = is_complete and prose.strip_to_letters(text) == prose.strip_to_letters(markdown)
+    return InlineText(markdown, True) if is_same else InlineText(text, False)
 
 
 def _drop_repeated_head(first: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]) -> Sequence[Sequence[Cell]]:

@@ -66,12 +66,14 @@ def write(
     options: Markdown = _DEFAULT_OPTIONS,
     crops: Mapping[str, str] | None = None,
     mark_direction: bool = True,
+    shown: Flow | None = None,
 ) -> tuple[str, dict[str, Span]]:
     """The text of document.md and the span of each element that is in it.
 
-    `mark_direction` puts text that runs from right to left into elements that say so.
+    `mark_direction` puts text that runs from right to left into elements that say so. `shown` is the document's flow
+    with these options, if it is known.
     """
-    context = _Context(flow.build(document, options), options, crops or {})
+    context = _Context(shown or flow.build(document, options), options, crops or {})
     blocks = [_Block((_Piece(None, _render_front_matter(document)),))] if options.front_matter else []
     for number, page, elements in context.flow.pages:
         if options.page_marks:
@@ -151,8 +153,6 @@ def _render_block(element: Element, context: _Context) -> _Block:
     if element.id in context.flow.next_of:
         return _render_joined_table(context.flow.collect_chain(element), context)
     text = _RENDERERS.get(element.kind, _render_plain)(element, context)
-    if element.kind in _RENDERED_FROM_DATA and flow.lacks_words(element.text, text):
-        text = "\n\n".join(part for part in (text, _render_paragraph(prose.to_one_line(element.text), context)) if part)
     return _Block((_Piece(element.id, text),))
 
 
@@ -248,15 +248,16 @@ def _render_formula(element: Element, context: _Context) -> str:
 
 
 def _render_table(element: Element, context: _Context) -> str:
-    return _render_data(element.table, context.options) if element.table else ""
+    data = _render_data(element.table, context.options) if element.table else ""
+    return "\n\n".join(filter(None, (data, _render_paragraph(flow.get_own_text(element), context))))
 
 
 def _render_figure(element: Element, context: _Context) -> str:
     """Render the image, the text visible in it, its description and its data."""
-    texts, parts = context.flow.describe_figure(element), []
+    texts, parts = flow.describe_figure(element), []
     if element.image:
         address = context.crops.get(element.image) or quote(element.image, safe="/-._~")
-        parts.append(f"![{escaping.escape_alt_text(texts.alt_text, context.options.maths)}]({address})")
+        parts.append(f"![{escaping.escape_alt_text(texts.label, context.options.maths)}]({address})")
     parts += [_render_paragraph(texts.visible, context), _render_paragraph(texts.description, context)]
     if element.figure and element.figure.data:
         parts.append(_render_data(element.figure.data, context.options))
@@ -341,5 +342,3 @@ _RENDERERS: Mapping[Kind, Callable[[Element, _Context], str]] = {
     Kind.PICTURE: _render_figure,
     Kind.CHART: _render_figure,
 }
-# Rendered from cells or figure data, so the element's own text may have to be added.
-_RENDERED_FROM_DATA = frozenset({Kind.TABLE, Kind.PICTURE, Kind.CHART})

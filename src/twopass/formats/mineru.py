@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from twopass.document import Cell, Document, Element, Figure, Kind
+from twopass.document import Cell, Document, Element, Kind, Table
 from twopass.formats import escaping, flow
 from twopass.formats.writer_input import WriterInput
 from twopass.text import list_items, markdown_escapes, prose, table_markup
@@ -103,22 +103,28 @@ def _make_equation(element: Element, notes: _Notes) -> _Entry:
 
 
 def _make_table(element: Element, notes: _Notes) -> _Entry:
-    cells = element.table.cells if element.table else ()
-    body = table_markup.to_html(cells or (Cell(row=0, col=0, text=element.text),), escaping.escape_html_cell)
+    own_text, has_cells = flow.get_own_text(element), bool(element.table and element.table.cells)
+    footnotes = _collect_notes(element, Kind.FOOTNOTE, notes)
     return {
         "type": "table",
         "img_path": element.image or "",
         "table_caption": _collect_notes(element, Kind.CAPTION, notes),
-        "table_footnote": _collect_notes(element, Kind.FOOTNOTE, notes),
-        "table_body": body,
+        "table_footnote": [_write_text(own_text), *footnotes] if has_cells and own_text else footnotes,
+        "table_body": _write_table(element.table, "" if has_cells else own_text),
     }
 
 
+def _write_table(table: Table | None, text: str = "") -> str:
+    """A table as HTML; what has no cells, and the text, are one cell."""
+    cells = table.cells if table else ()
+    only = "\n".join(filter(None, (flow.get_table_text(table) if table else "", text)))
+    return table_markup.to_html(cells or (Cell(row=0, col=0, text=only),), escaping.escape_html_cell)
+
+
 def _make_image(element: Element, notes: _Notes) -> _Entry:
-    figure = element.figure
-    texts = [element.text, *((figure.visible_text or "", figure.description or "") if figure else ())]
-    data = _render_data(figure) if figure else ""
-    content = "\n\n".join(filter(None, [*map(_write_text, dict.fromkeys(texts)), data]))
+    texts, data = flow.describe_figure(element), element.figure.data if element.figure else None
+    parts = [_write_text(texts.visible), _write_text(texts.description), _write_table(data) if data else ""]
+    content = "\n\n".join(filter(None, parts))
     return {
         "type": "image",
         "img_path": element.image or "",
@@ -126,10 +132,6 @@ def _make_image(element: Element, notes: _Notes) -> _Entry:
         "image_footnote": _collect_notes(element, Kind.FOOTNOTE, notes),
         **({"content": content} if content else {}),
     }
-
-
-def _render_data(figure: Figure) -> str:
-    return table_markup.to_html(figure.data.cells, escaping.escape_html_cell) if figure.data else ""
 
 
 def _collect_notes(element: Element, kind: Kind, notes: _Notes) -> list[str]:

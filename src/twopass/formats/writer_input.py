@@ -11,7 +11,8 @@ from functools import cached_property
 
 from twopass.document import Document, Span
 from twopass.format_options import FormatOptions
-from twopass.formats import markdown
+from twopass.formats import flow, markdown
+from twopass.formats.flow import Flow
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,14 @@ class WriterInput:
     pages: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
+    def flow(self) -> Flow:
+        """What Markdown, HTML and chunks show."""
+        return flow.build(self.document, self.options.markdown)
+
+    @cached_property
     def markdown(self) -> tuple[str, dict[str, Span]]:
         """The text of document.md and the span of each element in it; rendered once for all formats."""
-        return markdown.write(self.document, self.options.markdown, self.crops)
+        return markdown.write(self.document, self.options.markdown, self.crops, shown=self.flow)
 
     @cached_property
     def with_spans(self) -> Document:

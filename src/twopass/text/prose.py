@@ -64,6 +64,15 @@ _NOT_SIGN_END = re.compile(r"[^\W\d_]¬$")  # what some programs for OCR write f
 _CJ_EDGE = re.compile(f"[{HAN}{KANA}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]")
 _CJK = re.compile(f"[{HAN}{KANA}{HANGUL}]")
 _WORD = re.compile(rf"[{HAN}{KANA}]|[^\W_{HAN}{KANA}]+")
+_LETTERS = re.compile(r"[^\W_]+")
+# What Markdown and HTML write in another way than a text has it: commands of LaTeX, scripts, breaks, entities and the
+# addresses of links.
+_REWRITTEN = re.compile(
+    r"\\+(?:(?:begin|end|label)\s*\{[^{}]*\}|[A-Za-z]+)"
+    r"|(?:<|&(?:amp;)*+lt;)\s?(?:/?su[bp]|br ?/?)(?:>|&(?:amp;)*+gt;)"
+    r"|[&#](?:(?:amp;)*+#?\w++;|(?:amp;)+)"
+    r"|\]\s?\([^()\s:/]*[:/][^()\s]*\)"
+)
 MAX_SENTENCE = 400  # characters: a longer sentence is cut in a summary
 _MAX_SENSELESS_SHARE = 0.3  # of meaningless characters: with more, the fonts map glyphs to wrong characters
 _VOWELS = frozenset("aeiouy")
@@ -113,6 +122,20 @@ def _count_function_words(text: str, language: str) -> int:
 def split_words(text: str) -> list[str]:
     """Split a text into words, NFKC-normalized and case-folded. Each Han or kana character is a word."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def strip_to_letters(text: str) -> str:
+    """The letters and digits of a text without accents, by which texts are compared that differ in their markup.
+
+    Words that are hyphenated, or divided by styles, have the same letters as others. Commands of LaTeX are ignored.
+    """
+    plain = text if text.isascii() else unicodedata.normalize("NFKD", text)
+    return "".join(_LETTERS.findall(_REWRITTEN.sub(" ", plain)))
+
+
+def list_words(text: str) -> list[str]:
+    """The words of which `strip_to_letters` compares the letters."""
+    return _LETTERS.findall(unicodedata.normalize("NFKC", _REWRITTEN.sub(" ", text)))
 
 
 def is_garbage(text: str) -> bool:

@@ -148,7 +148,7 @@ class _DocumentWriter:
     def __init__(self, inputs: WriterInput) -> None:
         document, self._options = inputs.document, inputs.options.markdown
         self._crops = inputs.crops
-        self._flow = flow.build(document, self._options)
+        self._flow = inputs.flow
         self._texts = TextRenderer(annotate=True)
         self._captions = _attach_captions(self._flow.pages)
         self._page_languages = {page.number: page.language for page in document.pages}
@@ -194,8 +194,7 @@ class _DocumentWriter:
             attributes = self._describe(element, item.text) | {"id": None if n else element.id}
             marker, rest = list_items.parse(item.text) if list_items.begins_item(item.text) else ("", item.text)
             content = self._render_line(element, item._replace(text=rest))
-            paragraph = _Block(tag("p", content, **attributes))
-            blocks.append(_make_list_item(marker, content, attributes) if marker else paragraph)
+            blocks.append(_make_list_item(marker, content, attributes))
         return blocks
 
     def _render_joined(self, element: Element) -> list[_Block]:
@@ -279,11 +278,11 @@ class _DocumentWriter:
         cells = flow.join_tables(parts)[0] if parts and parts[0].cells else []
         if not cells:
             text = flow.get_table_text(parts[0]) if parts else ""
-            contents = [self._render_own(element, text), self._render_missing(element, text)]
+            contents = [self._render_own(element, text), self._render_own(element, flow.get_own_text(element))]
             return self._enclose(element, contents, self._render_captions(element))
         anchors = [tag("span", id=part.id) for part in chain[1:]]
         rendered = self._render_cells(element, cells, self._render_captions(element), element.id)
-        missing = self._render_missing(element, "\n".join(cell.text for cell in cells))
+        missing = self._render_own(element, flow.get_own_text(element))
         return _join_lines(filter(None, [*anchors, rendered, missing]))
 
     def _render_cells(
@@ -305,18 +304,13 @@ class _DocumentWriter:
         """Render a text as a paragraph without id, inside its element."""
         return tag("p", self._texts.render(text), **self._describe(element, text) | {"id": None}) if text else None
 
-    def _render_missing(self, element: Element, rendered: str) -> Markup | None:
-        """Render the element's own text if what was rendered lacks words of it."""
-        is_complete = not flow.lacks_words(element.text, rendered)
-        return None if is_complete else self._render_own(element, prose.to_one_line(element.text))
-
     def _render_figure(self, element: Element) -> Markup | None:
         """Render the image, the text visible in it, its description and its data."""
-        texts, contents = self._flow.describe_figure(element), list[Markup | None]()
+        texts, contents = flow.describe_figure(element), list[Markup | None]()
         visible = self._render_own(element, texts.visible)
         if element.image:
             source = self._crops.get(element.image) or quote(element.image, safe="/-._~")
-            contents.append(open_tag("img", src=source, alt=texts.alt_text, loading="lazy"))
+            contents.append(open_tag("img", src=source, alt=texts.label, loading="lazy"))
             visible = visible and _fold("Text in the figure", visible)
         contents += [visible, self._render_own(element, texts.description)]
         contents.append(self._render_data(element, element.figure.data if element.figure else None))
@@ -351,7 +345,11 @@ class _DocumentWriter:
 
 
 def _make_list_item(marker: str, content: Markup, attributes: Mapping[str, str | None]) -> _Block:
-    return _Block(tag("li", content, **attributes, value=list_items.get_number(marker)), marker=marker)
+    """A list item; a paragraph without a marker, and with a number such as 01 that lists do not show."""
+    number = list_items.get_number(marker)
+    if not marker or (number is not None and str(number) != marker[:-2]):
+        return _Block(tag("p", marker + content, **attributes))
+    return _Block(tag("li", content, **attributes, value=number), marker=marker)
 
 
 def _mark_page(page: PageFlow) -> list[_Block]:
