@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import html
 
 from tests.fakes.documents import MIDDLE, build_document, checkpoint, documents, element, plain_table, texts
-from twopass.document import Box, Document, Element, Kind, Link
+from twopass.document import Box, Cell, Document, Element, Kind, Link, Table
 from twopass.format_options import Chunks, FormatOptions, Furniture, Markdown
 from twopass.formats import chunks, markdown, splitting
 from twopass.formats.writer_input import WriterInput
@@ -130,6 +131,56 @@ def test_every_part_of_a_long_table_has_its_head(tables: str) -> None:
     assert names == [row[0] for row in rows]
     assert tables == "gfm" or all(chunk["text"].endswith("</table>") for chunk in found)
     assert {page for chunk in found for page in chunk["pages"]} == {1, 2}
+
+
+def census(rows: int = 30) -> Element:
+    """A table whose district spans all rows, and whose quarters span ten rows each."""
+    cells = [Cell(row=0, col=col, text=text, header=True) for col, text in enumerate(["District", "Quarter", "Parish"])]
+    cells.append(Cell(row=1, col=0, row_span=rows, text="Upper Marsh"))
+    cells += [Cell(row=1 + n, col=1, row_span=10, text=f"Quarter {n // 10}") for n in range(0, rows, 10)]
+    cells += [Cell(row=1 + n, col=2, text=f"Parish {n}") for n in range(rows)]
+    return element("table", table=Table(html="", rows=rows + 1, cols=3, cells=tuple(cells)), box=None)
+
+
+def test_a_part_of_a_table_repeats_the_cells_that_span_into_it() -> None:
+    """Each row of a later part has the cells that span it, which `repeated` names; each row is in one part."""
+    found = write_chunks(build_document(checkpoint(1, census())), 160)
+
+    assert len(found) > 2
+    rows = [row for chunk in found for row in html.fromstring(chunk["text"]).iter("tr") if row.find("td") is not None]
+    parishes = [row[-1].text_content() for row in rows]
+    assert parishes == [f"Parish {n}" for n in range(30)]
+    for chunk in found[1:]:
+        text, first = chunk["text"], int(re.findall(r"Parish (\d+)", chunk["text"])[0])
+        assert f'<td rowspan="{30 - first}">Upper Marsh</td><td' in text
+        assert f"Quarter {first // 10}</td><td>Parish {first}</td>" in text
+        assert all(word in chunk["repeated"] for word in ("District", "Parish", "Upper Marsh"))
+    assert found[0]["repeated"] == ""
+
+
+def test_spanning_cells_too_long_to_repeat_are_repeated_empty() -> None:
+    """Where the texts of spanning cells leave no room for rows, the cells are repeated without text."""
+    cells = [Cell(row=0, col=0, row_span=30, text=ENGLISH * 5)]
+    cells += [Cell(row=n, col=1, text=f"Parish {n}") for n in range(30)]
+    table = Table(html="", rows=30, cols=2, cells=tuple(cells))
+
+    found = write_chunks(build_document(checkpoint(1, element("table", table=table))), 128)
+
+    later = [chunk["text"] for chunk in found if "quarry" not in chunk["text"]]
+    assert len(later) > 2
+    assert all(re.match(r'<table>\n<tr><td(?: rowspan="\d+")?></td><td>Parish', text) for text in later[1:])
+    assert all(chunk["tokens"] <= 128 for chunk in found)
+
+
+def test_a_column_of_header_cells_is_no_head() -> None:
+    """Only rows of header cells are repeated, not a row that begins with one."""
+    cells = [Cell(row=n, col=0, text=f"Pump {n}", header=True) for n in range(40)]
+    cells += [Cell(row=n, col=1, text=f"{n} m", header=n == 0, row_span=1 + (n == 38)) for n in range(39)]
+    table = element("table", table=Table(html="", rows=40, cols=2, cells=tuple(cells)))
+
+    found = write_chunks(build_document(checkpoint(1, table)), 128)
+
+    assert all(chunk["repeated"].count("Pump") == 1 for chunk in found[1:])
 
 
 def test_a_paragraph_over_two_pages_is_joined() -> None:

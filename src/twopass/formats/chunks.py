@@ -1,8 +1,9 @@
 """Write chunks.jsonl: pieces of document.md for a vector index, each with its place in the document and a summary.
 
-A chunk ends at the end of a section or when it is full. Each part of a split table repeats the table's head, and a
-caption stays with its table or figure. Chunks are cut from a plain version of document.md, without page marks,
-marks of direction and embedded pictures; their spans refer to document.md itself.
+A chunk ends at the end of a section or when it is full. Each part of a split table repeats the table's head and the
+cells that span into it, which `repeated` names. A caption stays with its table or figure. Chunks are cut from a plain
+version of document.md, without page marks, marks of direction and embedded pictures; their spans refer to document.md
+itself.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class _Unit:
     section: Section | None
     part: int | None = None  # from 1; None if the unit was not split
     split_id: str | None = None  # of a part: id of the first element of the unit that was split
+    repeated: str = ""  # of a part: what its text has from earlier parts
 
     @cached_property
     def size(self) -> int:
@@ -116,7 +118,7 @@ def _write_plain_markdown(inputs: WriterInput) -> tuple[str, dict[str, Span]]:
     """The text that chunks are cut from, and the elements' spans in it."""
     plain = {"front_matter": False, "page_marks": False, "images": Images.FOLDER}
     options = inputs.options.markdown.model_copy(update=plain)
-    return markdown.write(inputs.document, options, mark_direction=False)
+    return markdown.write(inputs.document, options, mark_direction=False, shown=inputs.flow)
 
 
 def _build_units(inputs: WriterInput, text: str, spans: Mapping[str, Span]) -> list[_Unit]:
@@ -168,6 +170,7 @@ def _split_unit(unit: _Unit, limit: int, spans: Mapping[str, Span]) -> list[_Uni
                 spans=tuple(_clip_span(span, plain, start, end) for _, span, plain in inside) or unit.spans[-1:],
                 part=number,
                 split_id=unit.elements[0].id,
+                repeated=part.repeated,
             )
         )
     return parts
@@ -238,6 +241,7 @@ def _make_row(
         "title": document.meta.title,
         "number": number,
         "text": chunk.text,
+        "repeated": chunk.first.repeated,
         "tokens": chunk.size,
         "section_ids": list(section_ids),
         "section_path": list(chunk.path),
