@@ -313,10 +313,10 @@ async def _write_artefacts(
     """Write the artefacts, and last the manifest if the document is complete (`selection_problems` is not None)."""
     folder, formats, parts = doc.folder, doc.formats, artefacts.count_parts(document, doc.formats)
     with doc.watch.stage("upload"), doc.progress.track_parts(parts) as finish_part:
-        written, lost_previews = await artefacts.write(
+        written = await artefacts.write(
             folder, document, formats, doc.format_options, doc.preview_source, on_part=finish_part
         )
-    outcome = outcome.with_artefacts(written, lost_previews, doc.watch)
+    outcome = outcome.with_artefacts(written, doc.job, doc.watch)
     if selection_problems is not None:
         details = doc.manifest_details(document, selection_problems)
         result = await folder.write_manifest(outcome.result, outcome.problems, details)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from twopass.document import Canary, FindingKind, Page, PageAudit, Problem, Severity, Status
+from twopass.document import Canary, Finding, FindingKind, Page, PageAudit, Problem, Severity, Status
 from twopass.errors import Code
 from twopass.page_range import format_page_ranges
 from twopass.values import Value
@@ -51,15 +51,12 @@ class AuditSum(Value):
     def of(cls, pages: Iterable[Page]) -> AuditSum | None:
         """The sum of one document; None if no page has an audit."""
         audits = {page.number: page.audit for page in pages if page.audit}
-        counts, places = defaultdict[str, int](int), defaultdict[str, set[int]](set)
-        for number, audit in audits.items():
-            for finding in audit.findings:
-                counts[finding.kind] += finding.count
-                places[finding.kind].add(number)
-        findings = {
-            str(kind): FindingSum(count=count, pages=format_page_ranges(places[kind])) for kind, count in counts.items()
-        }
-        return cls._add(list(audits.values()), findings, len(audits)) if audits else None
+        findings = ((number, finding) for number, audit in audits.items() for finding in audit.findings)
+        return cls._add(list(audits.values()), _sum_findings(findings), len(audits)) if audits else None
+
+    def add(self, findings: Iterable[tuple[int, Finding]]) -> AuditSum:
+        """The sum with findings of a kind that it does not have yet, each with its page."""
+        return self.model_copy(update={"findings": {**self.findings, **_sum_findings(findings)}})
 
     @classmethod
     def merge(cls, sums: Sequence[AuditSum]) -> AuditSum | None:
@@ -92,6 +89,16 @@ class AuditSum(Value):
     def describe_losses(self) -> list[str]:
         """Each kind of loss in a few words: "2 regions not read: pages 3 and 7"."""
         return [kind.describe(found.count) + _list_pages(found.pages) for kind, found in self.losses.items()]
+
+
+def _sum_findings(findings: Iterable[tuple[int, Finding]]) -> dict[str, FindingSum]:
+    counts, places = defaultdict[str, int](int), defaultdict[str, set[int]](set)
+    for page, finding in findings:
+        counts[finding.kind] += finding.count
+        places[finding.kind].add(page)
+    return {
+        str(kind): FindingSum(count=count, pages=format_page_ranges(places[kind])) for kind, count in counts.items()
+    }
 
 
 def _list_pages(ranges: str | None) -> str:

@@ -10,11 +10,18 @@ import pytest
 
 from tests.fakes import s3
 from tests.fakes.reader import Reader
+from twopass.document import Status
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code, InvalidJob
+from twopass.formats.words import Loss
+from twopass.job import Job
 from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.result import DocumentResult
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
+from twopass.steps.artefacts import Written
+from twopass.steps.report import Outcome
+from twopass.telemetry.stopwatch import Stopwatch
 
 KEYS = {"bucket_access_key_id": s3.KEY, "bucket_secret_access_key": s3.SECRET}
 
@@ -99,3 +106,20 @@ async def test_a_key_is_a_plain_file_name(reader: Reader, sample: Path, key: str
         await reader.run(source=str(sample), idempotency_key=key)
 
     assert error.value.code is Code.INVALID_JOB
+
+
+@pytest.mark.parametrize(("strict", "status"), [(False, Status.PARTIAL_SUCCESS), (True, Status.FAILURE)])
+def test_words_lost_in_a_format_are_a_loss(strict: bool, status: Status) -> None:
+    """The document is not a success; the problem names the words, and the sum of the audit counts them."""
+    outcome = Outcome(DocumentResult(id="a-1", source="a.pdf", status=Status.SUCCESS, pages={"read": 3}))
+    written = Written({}, (), (Loss("document.md", 3, ("Quay",), ()),))
+    job = Job.model_validate({"sources": ["a.pdf"], "strict": strict})
+
+    outcome = outcome.with_artefacts(written, job, Stopwatch())
+
+    assert outcome.result.status is status
+    (problem,) = outcome.problems
+    assert (problem.code, problem.page, problem.document) == (Code.FORMAT_LOST, 3, "a-1")
+    assert outcome.result.audit and outcome.result.audit.describe_losses() == [
+        "1 word lost or repeated in a format: page 3"
+    ]

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
 from twopass.errors import Code, InvalidJob, advise_install
-from twopass.formats import chunks, docjson, docling, mineru, review
+from twopass.formats import chunks, docjson, docling, mineru, review, words
 from twopass.formats.html import document as html_document
+from twopass.formats.words import Loss
 from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 
 
 class Writer(NamedTuple):
+    """`check` compares what was written with the document; None for formats that are not for reading its text."""
+
     name: str
     content_type: str
     write: Callable[[WriterInput], bytes] | None  # None for the archive, which is packed from the other artefacts
+    check: Callable[[WriterInput, bytes], Sequence[Loss]] | None = None
 
 
 def _write_markdown(inputs: WriterInput) -> bytes:
     return inputs.markdown[0].encode(errors="replace")
 
 
+_JSON, _HTML = "application/json", "text/html; charset=utf-8"
+_MARKDOWN = "text/markdown; charset=utf-8"
 WRITERS: dict[Format, Writer] = {
-    Format.DOCJSON: Writer("document.json", "application/json", lambda inputs: docjson.dumps(inputs.with_spans)),
-    Format.MARKDOWN: Writer("document.md", "text/markdown; charset=utf-8", _write_markdown),
-    Format.HTML: Writer("document.html", "text/html; charset=utf-8", html_document.write),
-    Format.REVIEW: Writer("review.html", "text/html; charset=utf-8", review.write),
-    Format.CHUNKS: Writer("chunks.jsonl", "application/jsonl", chunks.write),
-    Format.DOCLING: Writer("docling.json", "application/json", docling.write),
-    Format.MINERU: Writer("content_list.json", "application/json", mineru.write),
+    Format.DOCJSON: Writer("document.json", _JSON, lambda inputs: docjson.dumps(inputs.with_spans)),
+    Format.MARKDOWN: Writer("document.md", _MARKDOWN, _write_markdown, words.check_markdown),
+    Format.HTML: Writer("document.html", _HTML, html_document.write, words.check_html),
+    Format.REVIEW: Writer("review.html", _HTML, review.write),
+    Format.CHUNKS: Writer("chunks.jsonl", "application/jsonl", chunks.write, words.check_chunks),
+    Format.DOCLING: Writer("docling.json", _JSON, docling.write, words.check_docling),
+    Format.MINERU: Writer("content_list.json", _JSON, mineru.write, words.check_mineru),
     Format.ZIP: Writer("document.zip", "application/zip", None),
 }
 _EXTRAS = {Format.DOCLING: ("docling", "docling_core")}  # format -> the extra to install, and the module it provides

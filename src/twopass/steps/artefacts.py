@@ -14,6 +14,7 @@ from twopass.document import Document, Page, Problem
 from twopass.errors import SourceError, WorkerDied
 from twopass.format_options import FormatOptions, Images
 from twopass.formats.registry import WRITERS, Writer, ZipBuilder
+from twopass.formats.words import Loss
 from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 from twopass.pages.source_files import CheckedFile
@@ -27,6 +28,23 @@ from twopass.steps.document_folder import WEBP, DocumentFolder, preview_name
 MAX_EMBEDDED_BYTES = 20_000_000  # bytes of page images in review.html: with base64 and the text about 30 MB
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Written:
+    """The artefacts by name, and what went wrong while they were written."""
+
+    artefacts: dict[str, Artefact]
+    lost_previews: tuple[Problem, ...]
+    losses: tuple[Loss, ...]
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return (*self.lost_previews, *self.lost_words)
+
+    @property
+    def lost_words(self) -> tuple[Problem, ...]:
+        return tuple(loss.problem for loss in self.losses)
 
 
 @dataclass(frozen=True)
@@ -47,8 +65,8 @@ async def write(
     source: PreviewSource | None,
     existing: Sequence[str] = (),
     on_part: Callable[[], None] = lambda: None,
-) -> tuple[dict[str, Artefact], tuple[Problem, ...]]:
-    """Write the formats; returns the artefacts by name, and a warning for each page image that cannot be rendered.
+) -> Written:
+    """Write the formats, and compare the words of each with those of the document.
 
     The ZIP archive also contains the `existing` artefacts. `on_part` is called for each of `count_parts`.
     """
@@ -56,7 +74,8 @@ async def write(
     if Format.REVIEW in formats and source:
         images, problems = await _render_pages(document, folder, source, on_part)
         inputs = replace(inputs, pages=images)
-    return await _write_all(folder, inputs, formats, existing, on_part), problems
+    written, losses = await _write_all(folder, inputs, formats, existing, on_part)
+    return Written(written, problems, tuple(losses))
 
 
 def count_parts(document: Document, formats: Sequence[Format]) -> int:
@@ -136,7 +155,7 @@ async def _write_all(
     formats: Sequence[Format],
     existing: Sequence[str],
     on_written: Callable[[], None],
-) -> dict[str, Artefact]:
+) -> tuple[dict[str, Artefact], list[Loss]]:
     async def store(writer: Writer, data: bytes) -> Artefact:
         await folder.write(writer.name, data, writer.content_type)
         on_written()
@@ -144,17 +163,28 @@ async def _write_all(
         return Artefact(uri=folder.uri(writer.name), bytes=len(data), sha256=digest, content_type=writer.content_type)
 
     writers, storing = [WRITERS[name] for name in formats], dict[str, asyncio.Task[Artefact]]()
+    losses: list[Loss] = []
     async with task_group.open_group() as group:
         for writer in writers:
             if writer.write:
-                data = await asyncio.to_thread(writer.write, inputs)  # takes seconds for a thousand pages
+                data, found = await asyncio.to_thread(_write_one, writer, inputs)  # takes seconds for a thousand pages
+                losses += found
                 storing[writer.name] = group.create_task(store(writer, data))
     written = {name: task.result() for name, task in storing.items()}
     for writer in writers:
         if writer.write is None:
             data = await _build_zip(folder, inputs.document, [*written, *existing])
             written[writer.name] = await store(writer, data)
-    return written
+    return written, losses
+
+
+def _write_one(writer: Writer, inputs: WriterInput) -> tuple[bytes, Sequence[Loss]]:
+    assert writer.write
+    data = writer.write(inputs)
+    losses = writer.check(inputs, data) if writer.check else ()
+    for loss in losses:
+        log.warning("words lost in a format", page=loss.page, format=loss.format, words=loss.finding.count)
+    return data, losses
 
 
 async def _build_zip(folder: DocumentFolder, document: Document, names: Sequence[str]) -> bytes:

@@ -21,6 +21,7 @@ from twopass.document import (
     RawCompletion,
     Run,
     State,
+    Status,
     count_states,
     derive_canary,
 )
@@ -168,12 +169,17 @@ async def _write(
 ) -> tuple[DocumentResult, tuple[Problem, ...]]:
     folder = stored.folder
     existing = [name for name in stored.manifest.result.artefacts if name != WRITERS[Format.ZIP].name]
-    written, preview_problems = await artefacts.write(folder, document, formats, options, source, existing)
-    update = {"artefacts": written, "status": document.status, "audit": AuditSum.of(document.pages)}
+    written = await artefacts.write(folder, document, formats, options, source, existing)
+    status, audit = document.status, AuditSum.of(document.pages)
+    if written.losses:
+        audit = (audit or AuditSum()).add((loss.page, loss.finding) for loss in written.losses)
+        status = Status.PARTIAL_SUCCESS if status is Status.SUCCESS else status
+    update = {"artefacts": written.artefacts, "status": status, "audit": audit}
     result = stored.manifest.result.model_copy(update=update)
-    problems = tuple(problem.model_copy(update={"document": folder.document_id}) for problem in document.problems)
+    found = (*document.problems, *written.lost_words)
+    problems = tuple(problem.model_copy(update={"document": folder.document_id}) for problem in found)
     details = stored.details.model_copy(update={"writing": options, "audits": document.audits})
-    return await folder.write_manifest(result, problems, details), preview_problems
+    return await folder.write_manifest(result, problems, details), written.problems
 
 
 async def reread_document(

@@ -22,8 +22,9 @@ from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.formats.registry import WRITERS
 from twopass.job import Format, Inline, Job
 from twopass.page_range import format_page_ranges
-from twopass.result import INLINE_BYTES, Artefact, AuditSum, DocumentResult, Result
+from twopass.result import INLINE_BYTES, AuditSum, DocumentResult, Result
 from twopass.settings import Settings
+from twopass.steps.artefacts import Written
 from twopass.steps.document_folder import JSON, DocumentFolder, Manifest, to_json
 from twopass.storage.store import CreateResult, Store, Stored, uri_of
 from twopass.telemetry.progress import Sender, Tracker
@@ -45,12 +46,14 @@ class Outcome:
     result: DocumentResult
     problems: tuple[Problem, ...] = ()
 
-    def with_artefacts(
-        self, artefacts: Mapping[str, Artefact], problems: Sequence[Problem], watch: Stopwatch
-    ) -> Outcome:
-        """Add the artefacts that were written, and problems that occurred while writing them."""
-        update = {"artefacts": dict(artefacts), "timings": measure_timings(watch)}
-        return replace(self, result=self.result.model_copy(update=update)).with_problems(problems)
+    def with_artefacts(self, written: Written, job: Job, watch: Stopwatch) -> Outcome:
+        """Add the artefacts that were written, and what went wrong while they were."""
+        update: dict[str, Any] = {"artefacts": written.artefacts, "timings": measure_timings(watch)}
+        if written.losses:
+            audit = (self.result.audit or AuditSum()).add((loss.page, loss.finding) for loss in written.losses)
+            status = _judge_status(self.result.pages, self.problems, audit, job)
+            update |= {"audit": audit, "status": status}
+        return replace(self, result=self.result.model_copy(update=update)).with_problems(written.problems)
 
     def with_problems(self, problems: Sequence[Problem]) -> Outcome:
         """Add problems of the document."""
