@@ -105,7 +105,7 @@ def _has_same_letters(one: str, other: str) -> bool:
 
 
 def _count_words(texts: Mapping[int, str]) -> dict[int, Counter[str]]:
-    return {page: Counter(prose.list_words(text)) for page, text in texts.items()}
+    return {page: Counter(prose.list_words(prose.to_one_line(text))) for page, text in texts.items()}
 
 
 def _subtract(own: Mapping[int, Counter[str]], other: Mapping[int, Counter[str]]) -> dict[int, tuple[str, ...]]:
@@ -130,7 +130,7 @@ def describe(element: Element) -> str:
         return "\n".join((texts.visible, texts.description, data))
     if element.kind is Kind.FORMULA:
         return flow.get_latex(element) or element.text
-    return prose.to_one_line(element.text)
+    return element.text
 
 
 def _promise_flow(shown: Flow) -> Iterator[PageText]:
