@@ -19,9 +19,13 @@ from tests.fakes.regex_steps import MOST_STEPS, StepCounter, TooManySteps
 from tests.fakes.source_patterns import find_patterns
 
 PACKAGES = ("twopass.families", "twopass.text", "twopass.formats")
-COMMON = ("a", "A", "1", " ", "\n", "中", "_")
+# The last ones are beginnings that a pattern's own pieces do not show, because its alternatives share a character.
+COMMON = ("a", "A", "1", " ", "\n", "中", "_", "<!--", "<style>", "<td>", '<img alt="')
 LENGTH, MOST_GROWTH = 40, 2.6  # for twice the text; a quadratic search takes four times the steps
-BOUNDED = {"twopass.text.prose._LAST_WORD"}  # only tried on LONGEST_WORD characters
+BOUNDED = {
+    "twopass.text.prose._LAST_WORD",  # only tried on LONGEST_WORD characters
+    "twopass.text.page_numbers._NAMED",  # only tried on all of a text of at most 60 characters
+}
 PATTERNS = find_patterns(PACKAGES)
 
 
@@ -82,9 +86,9 @@ def find_growth(pattern: re.Pattern[str], is_anchored: bool) -> list[str]:
 
 def test_no_pattern_backtracks_more_than_in_proportion() -> None:
     """Twice the repetitions take about twice the steps."""
-    faults = {found.name: find_growth(found.pattern, found.is_anchored) for found in PATTERNS}
+    faults = [(found.name, find_growth(found.pattern, found.is_anchored)) for found in PATTERNS]
 
-    assert {name for name, units in faults.items() if units} <= BOUNDED, faults
+    assert [(name, units) for name, units in faults if units and name not in BOUNDED] == []
 
 
 def test_the_patterns_of_all_packages_are_found() -> None:

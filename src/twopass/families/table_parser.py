@@ -39,7 +39,8 @@ _GFM_TABLE = re.compile(
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7});")
 # The frame of an HTML document: no text of the page.
 _FRAME_TAG = re.compile(
-    r"<!doctype\b[^<>]*>|<style\b[^<>]*>.*?</style\s*>|<(?:meta|link)\b[^<>]*>|</?(?:html|head|body)\b[^<>]*>",
+    r"<!doctype\b[^<>]*>|<style\b[^<>]*>(?:[^<]|<(?!/?style\b))*+</style\s*>"
+    r"|<(?:meta|link)\b[^<>]*>|</?(?:html|head|body)\b[^<>]*>",
     flags=re.DOTALL | re.IGNORECASE,
 )
 _BOX_TAG = re.compile(r"</?(?:div|section|article|main|figure|figcaption|center|p)\b[^<>]*>", flags=re.IGNORECASE)

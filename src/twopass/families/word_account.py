@@ -14,12 +14,15 @@ from twopass.document import Element, Figure, Table
 from twopass.text import prose
 
 _HTML = re.compile(
-    r"<!doctype\b[^<>]*>|<style\b[^<>]*>.*?</style\s*>|<!--.*?-->"
+    r"<!doctype\b[^<>]*>|<style\b[^<>]*>(?:[^<]|<(?!/?style\b))*+</style\s*>|<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->"
     r"|</?(?:html|head|body|meta|link|title|table|caption|colgroup|col|thead|tbody|tfoot|tr|td|th|br|p|b|i|u|em|strong"
     r"|span|center|div|font|section|article|main|figure|figcaption|ul|ol|li|sub|sup|smiles|[felux]cel|ched|rhed|srow|nl)\b[^<>]*>",
     flags=re.DOTALL | re.IGNORECASE,
 )
-_IMAGE = re.compile(r"<img\b[^<>]*?(?:\balt\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))[^<>]*)?>", re.IGNORECASE)
+_IMAGE = re.compile(
+    r"<img\b(?:(?!\balt\s*=)[^<>])*+(?:alt\s*=\s*(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'<>]++))?[^<>]*+)?>",
+    flags=re.IGNORECASE,
+)
 _LINK = re.compile(r"!\[([^\[\]\n]*)\]\([^()\s]*\)")
 _FENCE = re.compile(r"```[\w+#.-]*")
 _COMMAND = re.compile(r"\\[A-Za-z]+\*?")

@@ -53,7 +53,7 @@ _LINE_BREAK = 0.7
 _WHOLE_WORD = 6  # letters; most English words up to this length are one token
 _LONG_WORD = 12  # letters; longer words are compounds, about one token for every four letters
 _TAG = re.compile(r"<[a-z/][^<>]*>|&#?\w+;")
-_CELL = re.compile(r"<(?P<name>t[hd])(?P<spans>[^<>]*)>(?P<text>.*?)</(?P=name)>")
+_CELL = re.compile(r"<(?P<name>t[hd])(?P<spans>[^<>]*)>(?P<text>(?:[^<]|<(?!/?t[hd]\b))*+)</(?P=name)>")
 _EMPTY_CELL = re.compile(r"<td[^<>]*></td>")
 _LEAST_ROOM = 4  # a quarter of the tokens is left for rows
 _MAX_COLUMNS = 1000  # that a cell spans, as in browsers

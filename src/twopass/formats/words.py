@@ -26,22 +26,25 @@ _ENTITY = re.compile(r"&(?:#([0-9]+)|(lt|gt|amp|quot));")
 _NAMES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"'}
 # Of Markdown: what is not text, or is text that has no markup.
 _MARKDOWN = re.compile(
-    r"^(?P<ticks>`{3,}+)(?:mermaid)?\n(?P<fenced>[\s\S]*?)\n(?P=ticks)$"
+    r"^(?P<ticks>`{3,}+)(?:mermaid)?\n(?P<fenced>[\s\S]*?)(?:\n(?P=ticks)$|\Z)"
     r"|(?P<indented>^ {4}.*$)"
     r"|(?P<escape>\\[^\w\s<])"
     r"|(?P<image>!\[(?:[^\[\]\\]|\\[\s\S])*+\]\([^()\s]*\))"
     r"|(?P<address>\]\([^()\s]*\))"
     r"|\[\^(?P<label>[^\[\]\s]+)\]"
-    r"|(?P<tag><!--[\s\S]*?-->|</?[a-z][^<>]*>)",
+    r"|(?P<tag><!--(?:[^<-]|-(?!->)|<(?!!--))*+-->|</?[a-z][^<>]*>)",
     flags=re.MULTILINE,
 )
 _FRONT_MATTER = re.compile(r"\A---\n[\s\S]*?\n---\n")
 _NOTES = tuple(f"**[{note}]**" for note in flow.UNREADABLE_NOTES)
 # Of document.html: our own words, and MathML whose annotation is the formula.
 _OWN_HTML = re.compile(
-    r'<div id="page-[0-9]+" class="page".*?</div>|<p class="note".*?</p>|<summary.*?</summary>', flags=re.DOTALL
+    r'<div id="page-[0-9]+" class="page"(?:[^<]|<(?!/?div\b))*+</div>'
+    r'|<p class="note"(?:[^<]|<(?!/?p\b))*+</p>|<summary(?:[^<]|<(?!/?summary\b))*+</summary>'
 )
-_MATHML = re.compile(r"<math\b.*?<annotation[^>]*>(.*?)</annotation>.*?</math>", flags=re.DOTALL)
+_MATHML = re.compile(
+    r"<math\b(?:[^<]|<(?!annotation\b|math\b))*+<annotation[^<>]*+>([^<]*+)</annotation>(?:[^<]|<(?!/?math\b))*+</math>"
+)
 _ITEM_NUMBER = re.compile(r'<li\b[^<>]*? value="([0-9]+)"[^<>]*>')
 _ID = re.compile(r'<[^<>]*? id="([^"]*)"[^<>]*>')
 _TAG = re.compile(r"<[^<>]*>")

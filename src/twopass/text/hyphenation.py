@@ -20,8 +20,9 @@ _MARKUP = r"(?:\*{1,3}|</?su[bp]>)?"  # what Markdown may have between a word an
 _LINE_END = re.compile(rf"(?<=[^\W\d_])([-\u2010])({_MARKUP})[ \t]*\n\s*({_MARKUP})(?=[^\W\d_])")
 _BLANK = re.compile(r"(?<=[^\W\d_][-\u2010]) (?=[^\W\d_])")
 _TAGS = re.compile(r"\*|</?su[bp]>")
-_OPEN_WORD = re.compile(rf"{_WORD}[-\u2010\u00ad]\s*$")
+_OPEN_WORD = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_][{_HYPHENS}]){_WORD}[-\u2010\u00ad]\s*$")
 _LONGEST_WORD = 100  # characters that are searched for the first half of a word
+_LONGEST_ADDRESS = 1000  # characters that are searched for an address
 _ADDRESS = re.compile(r"[@\\_]|://|\w\.\w+/|^www\.")  # in addresses and identifiers, whose hyphens are their own
 # A hyphen before these replaces half of a word: "in- and output", "Bildungs- und Kulturamt".
 _CONJUNCTIONS = "und u oder od bis bzw beziehungsweise respektive sowie als wie noch statt and or to et ou y o e en of"
@@ -65,6 +66,7 @@ class Vocabulary:
 
     def join(self, first: str, second: str, language: str | None = None) -> Joint | None:
         """How to join two texts if a word may be broken between them; None if none is."""
+        first = first[-_LONGEST_ADDRESS:]
         tail, head = _BREAK.search(first, max(len(first) - _LONGEST_WORD, 0)), _TOKEN.match(second)
         if not tail or not head:
             return None
@@ -150,8 +152,9 @@ def join_words(text: str, vocabulary: Vocabulary, language: str | None) -> str:
     """The text with its broken words on one line; its other lines stay as they are."""
 
     def join(found: re.Match[str]) -> str:
-        first, second = text[max(found.start() - _LONGEST_WORD, 0) : found.start()], text[found.end() :]
-        joint = vocabulary.join(_TAGS.sub("", first) + "-", second[:_LONGEST_WORD], language)
+        first = text[max(found.start() - _LONGEST_WORD, 0) : found.start()]
+        second = text[found.end() : found.end() + _LONGEST_WORD]
+        joint = vocabulary.join(_TAGS.sub("", first) + "-", second, language)
         hyphen = "" if joint is Joint.NOTHING else found[1]
         blank = " " if joint is Joint.HYPHEN_AND_SPACE else ""
         # Asterisks behind a hyphen would end no emphasis before a letter.

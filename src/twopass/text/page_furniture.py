@@ -35,6 +35,7 @@ _LETTERS_PER_ERROR = 5  # of a word that OCR read differently: names such as Ber
 _MAX_COMPARED = 30  # texts that another one is compared with
 _MAY_REPEAT = frozenset({Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.PICTURE}) | FURNITURE
 _EXACT = frozenset({ConfidenceMethod.TEXT_LAYER, ConfidenceMethod.CHECKED_LAYER, ConfidenceMethod.UNKNOWN_LAYER})
+_NUMBER = re.compile(r"(?<![#+\-])[#+\-]*+\d++|#")  # also as keys have it, with a sign in front
 _TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:\s*[ap]\.?m\b\.?)?", re.I)  # at which the pages were printed
 
 _Name = tuple[str, str]  # of a group of repetitions: its band and its key
@@ -311,7 +312,7 @@ def _differ_by_mistakes(one: _Name, other: _Name) -> bool:
         return False
     if abs(len(first) - len(second)) > len(first) // _LETTERS_PER_ERROR:
         return False  # most others end here, which keeps this fast
-    if re.findall(r"[#+\-]*\d+|#", first) != re.findall(r"[#+\-]*\d+|#", second):
+    if _NUMBER.findall(first) != _NUMBER.findall(second):
         return False
     pairs = list(zip(first.split(), second.split(), strict=False))
     if len(pairs) == max(len(first.split()), len(second.split())):

@@ -53,7 +53,7 @@ _COUNTED = re.compile(
 )
 _AT_START = re.compile(r"(\d{1,3})(?:\s*[|·•–—]\s*|\s+)(?=[^\W\d_])")
 _BETWEEN = re.compile(r"\s[|·•–—]\s(\d{1,3})(?=\s[|·•–—]\s)")
-_AT_END = re.compile(r"(?:\s*[|·•–—]\s*|\s+)(\d{1,3})$")
+_AT_END = re.compile(r"(?: ?[|·•–—] ?| )(\d{1,3})$")
 
 
 class PageNumber(NamedTuple):

@@ -16,7 +16,7 @@ from twopass.text import symbol_fonts, table_markup
 _UNKNOWN = "[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\U000f0000-\U0010ffff]"
 _ANY = re.compile(_UNKNOWN)
 _SIGN = re.compile(rf"(?<!\S){_UNKNOWN}{{1,2}}(?!\S)[ \t]?")  # more are a word
-_WORD = re.compile(rf"\S*{_UNKNOWN}\S*")
+_WORD = re.compile(rf"(?:(?<!\S)(?:(?!{_UNKNOWN})\S)++)?+{_UNKNOWN}\S*+")
 _IGNORED = frozenset({Flag.UNREADABLE, Flag.BROKEN_FONT})  # what they say about the whole text is enough
 
 

@@ -28,7 +28,7 @@ _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
 _COMMENT = re.compile(r"\s*#[ \t]+(?=[^\W\d_])(?P<first>.)")
 # What ends or begins a line of code, and no line of prose.
 _CODE = re.compile(
-    r"^[ \t]*(?:import [\w.]+|from [\w.]+ import |(?:async )?def \w+\(|class \w+[(:]|return\b|#include\b|#!/|@\w+$"
+    r"^[ \t]*+(?:import [\w.]+|from [\w.]+ import |(?:async )?def \w+\(|class \w+[(:]|return\b|#include\b|#!/|@\w+$"
     r"|(?:const|let|var) \w+|(?:if|elif|for|while|with|try|else|except)\b.*:$|(?:sudo|pip|npm|apt-get|git|cd) \S"
     r"|[\w.\[\]\"']+[ \t]*[-+*/|&]?=[ \t]*[^\s=].*|[\w.]+\(.*\)$|.*[;{}]$|\$ \S)"
 )

@@ -61,7 +61,7 @@ _CUT_BARE_SINGLE_TAG = re.compile(r"^[a-z]+(?:_[a-z]+)*[ \t]?\[[\d,\s]*\Z", flag
 _TO_STRIP = re.compile(rf"{_SPECIAL}|<image>")
 _ANY_TAG = re.compile(
     r"<\|ref\|>(?P<label>(?:(?!<\|/?(?:ref|det)\|>).)*)(?:<\|/ref\|>|(?=<\|det\|>)|\Z)"
-    r"|<\|det\|>[ \t]*(?P<inner>[A-Za-z]\w*(?:[ -]\w+){0,3})?.*?(?:<\|/det\|>|(?=\n(?!\s*[\[\],]))|\Z)"
+    r"|<\|det\|>[ \t]*(?P<inner>[A-Za-z]\w*(?:[ -]\w+){0,3})?.*?(?:<\|/det\|>|(?=\n[^\S\n]*+[^\s\[\],])|\Z)"
     rf"|{_TO_STRIP.pattern}",
     flags=re.DOTALL,
 )
