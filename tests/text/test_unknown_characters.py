@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.documents import element
-from twopass.document import Cell, Element, FindingKind
+from twopass.document import Cell, Element, Figure, FindingKind
 from twopass.families import content
 from twopass.text import table_markup, unknown_characters
 
@@ -64,6 +64,15 @@ def test_cells_are_cleaned_in_all_forms_of_the_table() -> None:
     assert resolved.text == "Tolls\n€ 5"
     assert resolved.markdown == "| Tolls |\n| --- |\n| € 5 |"
     assert resolved.table and "<td>€ 5</td>" in resolved.table.html
+
+
+def test_the_text_in_a_picture_is_cleaned() -> None:
+    """Also where the picture has no text of its own."""
+    picture = element("picture").model_copy(update={"figure": Figure(visible_text="\ue001 Tolls \x80 5")})
+    (resolved,), (finding,) = unknown_characters.resolve([picture])
+
+    assert resolved.figure and resolved.figure.visible_text == "Tolls € 5"
+    assert (finding.kind, finding.count) == (FindingKind.SIGNS_DROPPED, 1)
 
 
 @given(st.lists(st.text(max_size=20), max_size=3))

@@ -35,13 +35,19 @@ def _translate_all(text: str) -> str:
 
 
 def _is_concerned(element: Element) -> bool:
-    return element.kind is not Kind.CODE and _IGNORED.isdisjoint(element.flags) and bool(_ANY.search(element.text))
+    is_text = element.kind is not Kind.CODE and _IGNORED.isdisjoint(element.flags)
+    return is_text and any(map(_ANY.search, _list_texts(element)))
+
+
+def _list_texts(element: Element) -> tuple[str, ...]:
+    visible = element.figure.visible_text if element.figure else None
+    return (element.text, visible) if visible and visible != element.text else (element.text,)
 
 
 def _resolve(element: Element, translate: Callable[[str], str], findings: list[Finding]) -> Element:
-    signs = len(_SIGN.findall(translate(element.text)))
+    signs = sum(len(_SIGN.findall(translate(text))) for text in _list_texts(element))
     element = _replace(element, lambda text: _SIGN.sub("", translate(text)).rstrip(" ") if _ANY.search(text) else text)
-    words = tuple(_WORD.findall(element.text))
+    words = tuple(word for text in _list_texts(element) for word in _WORD.findall(text))
     box, name = element.box, element.id
     if signs:
         findings.append(Finding(kind=FindingKind.SIGNS_DROPPED, count=signs, element=name, box=box))
