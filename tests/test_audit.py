@@ -111,7 +111,7 @@ def test_characters_without_a_meaning_are_found_on_every_page() -> None:
     """Signs are dropped with a count, which is no loss; what the element's flags say is found as well."""
     element = documents.element("text", "\ue001 The price of \x93salt\x94 in the old harbour.").with_flags(Flag.LOOP)
 
-    audited = audit.complete_unread(documents.checkpoint(1, element), NO_LAYER)
+    audited = audit.complete_unrendered(documents.checkpoint(1, element), NO_LAYER)
 
     assert audited.elements[0].text == "The price of “salt” in the old harbour."
     assert {finding.kind for finding in audited.page.audit.findings} == {  # type: ignore[union-attr]

@@ -199,7 +199,7 @@ def _measure_step(file: Path, document: Document, page: Page) -> float:
     elements = tuple(element for element in document.elements if element.page == page.number)
     checkpoint = Checkpoint(page=page.model_copy(update={"audit": None}), elements=elements)
     began = time.process_time()
-    audit.complete_unread(checkpoint, words)
+    audit.complete_unrendered(checkpoint, words)
     return time.process_time() - began
 
 

@@ -100,8 +100,8 @@ DOCUMENT: Mapping[str, str] = {
 }
 PROBLEM: Mapping[str, str] = {
     "code": "see [codes](CODES.md)",
-    "severity": f"`error`: lost; `warning`: still read. A warning of a loss makes `partial_success`: {LOSSES}; with "
-    "any other the status remains, and so it does where the PDF's own text is used instead",
+    "severity": f"`error`: lost; `warning`: still read. A warning of a loss makes `partial_success`: {LOSSES}. Others "
+    "change no status, nor does the reason why a page's own text was used instead of an answer",
     "document": "its id",
     "page": "counted from 1; null if it concerns several pages or the whole document",
     "message": "what happened and what to do",

@@ -210,7 +210,7 @@ async def _read_text_only(doc: DocumentContext, number: int, code: Code, message
             page, words = await render.text_only(doc.file, number, doc.worker.page_pool)
             checkpoint = fallback.use_text_layer(Checkpoint(page=page), words, code)
             if checkpoint.elements:
-                return audit.complete_unread(checkpoint, words)
+                return audit.complete_unrendered(checkpoint, words)
     return fallback.failed_page(number, code, f"page {number}: {message}")
 
 

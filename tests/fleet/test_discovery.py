@@ -43,7 +43,7 @@ def test_a_list_has_one_place_per_line(tmp_path: Path) -> None:
         DocumentRef(f"{tmp_path}/in/b.TIF"),
         DocumentRef("https://h/x.pdf"),
     ]
-    assert skipped == [Skipped(f"{tmp_path}/in/c.txt", ".txt is no PDF or image; name it itself to read it")]
+    assert skipped == [Skipped(f"{tmp_path}/in/c.txt", ".txt is no PDF or image; pass it by name to read it")]
 
 
 def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Pa
     reasons = {Path(file.name).name: file.reason.partition(";")[0] for file in found.skipped}
     assert [document.location for document in found.documents] == [str(folder / "a.pdf")]
     assert reasons == {
-        "contract": "its name says no type",
+        "contract": "its name has no suffix",
         "gone.pdf": "a link to a file that does not exist",
         "mail.EML": ".eml is no PDF or image",
         "more": "a link to a folder",

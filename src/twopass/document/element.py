@@ -218,6 +218,11 @@ class Element(Value):
         return enclose(self.boxes) if self.boxes else None
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """Its texts, each word once: the text of a table repeats that of its cells."""
+        return tuple(cell.text for cell in self.table.cells) if self.table else (self.text,)
+
+    @property
     def is_body(self) -> bool:
         return self.content_layer is Layer.BODY
 

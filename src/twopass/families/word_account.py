@@ -71,13 +71,11 @@ def drop_known(words: Sequence[str], elements: Iterable[Element]) -> tuple[str, 
 
 
 def list_texts(element: Element) -> Iterator[str]:
-    """Yield the texts in which an element shows its words, each word once."""
-    if element.table:
-        yield from (cell.text for cell in element.table.cells)
-    elif element.figure:
+    """Yield the texts in which an element shows its words, each word once, also those of a figure."""
+    if element.figure and not element.table:
         yield from dict.fromkeys(text.strip() for text in _list_figure_texts(element, element.figure))
     else:
-        yield element.text
+        yield from element.texts
 
 
 def _list_figure_texts(element: Element, figure: Figure) -> Iterator[str]:

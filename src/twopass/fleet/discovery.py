@@ -32,8 +32,8 @@ SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"}
 _MAX_INLINE_BYTES = 7_000_000  # in base64 these fit into the 10 MB that RunPod accepts in a /run request
 _MAX_SHOWN = 10  # skipped files in one line
 _MAX_LISTED = 10_000  # in a summary: a prefix may hold millions
-_NAME_IT = "name it itself to read it"
-_NESTED_LIST = "a list in a list; name it itself"
+_NAME_IT = "pass it by name to read it"
+_NESTED_LIST = "a list in a list; pass it by name"
 _LINKED_FOLDER = f"a link to a folder; {_NAME_IT}"
 _MIME = {".pdf": "application/pdf", ".png": "image/png", ".webp": "image/webp", ".tif": "image/tiff"}
 
@@ -102,7 +102,7 @@ async def find_documents(places: Sequence[str], settings: Settings, excluded: Co
 
 
 def describe_skipped(skipped: Sequence[Skipped]) -> str:
-    """Say how many files are not read, and which and why: at most so many that a person reads them."""
+    """Say how many files are not read, and which and why; of many, the first few."""
     shown = [f"{file.name} ({file.reason})" for file in skipped[:_MAX_SHOWN]]
     more = [f"and {len(skipped) - _MAX_SHOWN} more"] if len(skipped) > _MAX_SHOWN else []
     return f"not read: {len(skipped)} {'file' if len(skipped) == 1 else 'files'}: {', '.join([*shown, *more])}"
@@ -169,7 +169,7 @@ def _judge_name(name: str) -> str | None:
     suffix = Path(name).suffix.lower()
     if suffix in SUFFIXES:
         return None
-    return f"{suffix} is no PDF or image; {_NAME_IT}" if suffix else f"its name says no type; {_NAME_IT}"
+    return f"{suffix} is no PDF or image; {_NAME_IT}" if suffix else f"its name has no suffix; {_NAME_IT}"
 
 
 async def _list_prefix(prefix: str, settings: Settings, excluded: Collection[str]) -> Found:

@@ -81,16 +81,16 @@ def _list_some(words: Sequence[str]) -> str:
     return " ".join(words[:_MAX_SHOWN]) + (" …" if len(words) > _MAX_SHOWN else "")
 
 
-def compare(name: str, promised: Iterable[PageText], written: Iterable[PageText]) -> list[Loss]:
+def compare(name: str, expected: Iterable[PageText], written: Iterable[PageText]) -> list[Loss]:
     """What a format with this name lost or repeats. Words may move within a page, and to a page that they continue."""
-    own, other = _join_pages(promised), _join_pages(written)
-    pages = sorted(n for n in own.keys() | other.keys() if not _has_same_letters(own.get(n, ""), other.get(n, "")))
-    own, other = {n: own.get(n, "") for n in pages}, {n: other.get(n, "") for n in pages}
-    if _has_same_letters("\n".join(own.values()), "\n".join(other.values())):
+    own, other = _join_pages(expected), _join_pages(written)
+    pairs = {number: (own.get(number, ""), other.get(number, "")) for number in sorted(own.keys() | other.keys())}
+    pairs = {number: pair for number, pair in pairs.items() if not _has_same_letters(*pair)}
+    if _has_same_letters(*("\n".join(pair[side] for pair in pairs.values()) for side in (0, 1))):
         return []
-    own_words, other_words = _count_words(own), _count_words(other)
+    own_words, other_words = ({number: _count_words(pair[side]) for number, pair in pairs.items()} for side in (0, 1))
     lost, repeated = _subtract(own_words, other_words), _subtract(other_words, own_words)
-    losses = (Loss(name, n, lost.get(n, ()), repeated.get(n, ())) for n in pages)
+    losses = (Loss(name, number, lost[number], repeated[number]) for number in pairs)
     return [loss for loss in losses if loss.lost or loss.repeated]
 
 
@@ -107,8 +107,8 @@ def _has_same_letters(one: str, other: str) -> bool:
     return one == other or (len(one) == len(other) and sorted(one) == sorted(other))
 
 
-def _count_words(texts: Mapping[int, str]) -> dict[int, Counter[str]]:
-    return {page: Counter(prose.list_words(prose.to_one_line(text))) for page, text in texts.items()}
+def _count_words(text: str) -> Counter[str]:
+    return Counter(prose.strip_to_words(prose.to_one_line(text)))
 
 
 def _subtract(own: Mapping[int, Counter[str]], other: Mapping[int, Counter[str]]) -> dict[int, tuple[str, ...]]:
@@ -136,12 +136,12 @@ def describe(element: Element) -> str:
     return element.text
 
 
-def _promise_flow(shown: Flow) -> Iterator[PageText]:
-    """What Markdown and HTML show: of tables that are joined over pages, a repeated head only once."""
+def _list_flow_texts(shown: Flow) -> Iterator[PageText]:
+    """What Markdown, HTML and chunks show: of tables that are joined over pages, a repeated head only once."""
     joined = set(shown.next_of.values())
     for element in shown.by_id.values():
         if element.kind is Kind.TABLE and element.id in shown.next_of and element.id not in joined:
-            yield from _promise_joined(shown.collect_chain(element))
+            yield from _list_joined_texts(shown.collect_chain(element))
         elif element.kind is not Kind.TABLE or element.id not in joined:
             yield element.page, describe(element) + _get_diagram(element)
 
@@ -150,7 +150,7 @@ def _get_diagram(element: Element) -> str:
     return f"\n{flow.describe_figure(element).mermaid}" if element.figure and element.figure.mermaid else ""
 
 
-def _promise_joined(parts: Sequence[Element]) -> Iterator[PageText]:
+def _list_joined_texts(parts: Sequence[Element]) -> Iterator[PageText]:
     cells, counts = flow.join_tables([part.table for part in parts if part.table])
     rows = iter(table_markup.group_rows(cells))
     for part, count in zip(parts, counts, strict=True):
@@ -184,7 +184,7 @@ def _unescape(text: str) -> str:
 
 
 def check_markdown(inputs: WriterInput, data: bytes) -> list[Loss]:
-    return compare("document.md", _promise_flow(inputs.flow), _split_markdown(data.decode(), inputs))
+    return compare("document.md", _list_flow_texts(inputs.flow), _split_markdown(data.decode(), inputs))
 
 
 def _split_markdown(text: str, inputs: WriterInput) -> Iterator[PageText]:
@@ -209,11 +209,11 @@ def check_chunks(inputs: WriterInput, data: bytes) -> list[Loss]:
     rows, marks = [json.loads(line) for line in data.decode().split("\n") if line], _collect_marks(inputs.flow)
     repeated = ((row["pages"][0], _read_markdown(row["repeated"], {})) for row in rows)
     written = ((row["pages"][0], _read_markdown(row["text"], marks)) for row in rows)
-    return compare("chunks.jsonl", chain(_promise_flow(inputs.flow), repeated), written)
+    return compare("chunks.jsonl", chain(_list_flow_texts(inputs.flow), repeated), written)
 
 
 def check_html(inputs: WriterInput, data: bytes) -> list[Loss]:
-    return compare("document.html", _promise_flow(inputs.flow), _split_html(data, inputs.document))
+    return compare("document.html", _list_flow_texts(inputs.flow), _split_html(data, inputs.document))
 
 
 def _split_html(data: bytes, document: Document) -> Iterator[PageText]:
@@ -234,14 +234,14 @@ def _read_html(text: str) -> str:
 
 def check_mineru(inputs: WriterInput, data: bytes) -> list[Loss]:
     written = ((entry["page_idx"] + 1, _read_entry(entry)) for entry in json.loads(data))
-    return compare("content_list.json", _promise_inert(inputs.document), written)
+    return compare("content_list.json", _list_plain_texts(inputs.document), written)
 
 
 def _read_entry(entry: Mapping[str, Any]) -> str:
     texts = (entry[name] for name in _MINERU_TEXTS if name in entry)
     listed = (text for name in _MINERU_LISTS for text in entry.get(name, ()))
     read = [_read_markdown(text, {}) for text in (*texts, *listed)]
-    return "\n".join([*read, _join_inert(entry.get("code_body", ""))])
+    return "\n".join([*read, _undo_inert(entry.get("code_body", ""))])
 
 
 def check_docling(inputs: WriterInput, data: bytes) -> list[Loss]:
@@ -249,8 +249,8 @@ def check_docling(inputs: WriterInput, data: bytes) -> list[Loss]:
     items = [(item, item.get("marker", "") + item["text"]) for item in found["texts"]]
     items += [(item, _read_docling_table(item["data"])) for item in found["tables"]]
     items += [(item, _read_docling_meta(item.get("meta") or {})) for item in found["pictures"]]
-    written = ((item["prov"][0]["page_no"], _join_inert(text)) for item, text in items)
-    return compare("docling.json", _promise_inert(inputs.document), written)
+    written = ((item["prov"][0]["page_no"], _undo_inert(text)) for item, text in items)
+    return compare("docling.json", _list_plain_texts(inputs.document), written)
 
 
 def _read_docling_table(data: Mapping[str, Any]) -> str:
@@ -264,10 +264,11 @@ def _read_docling_meta(meta: Mapping[str, Any]) -> str:
     )
 
 
-def _promise_inert(document: Document) -> Iterator[PageText]:
-    return ((element.page, _join_inert(describe(element))) for element in document.elements)
+def _list_plain_texts(document: Document) -> Iterator[PageText]:
+    """What formats of plain text show: every element."""
+    return ((element.page, _undo_inert(describe(element))) for element in document.elements)
 
 
-def _join_inert(text: str) -> str:
-    """Drop the blanks that formats of plain text have in tags."""
+def _undo_inert(text: str) -> str:
+    """Drop the blanks that `escaping.make_inert` puts into tags: they part no words."""
     return text.replace("< ", "<")

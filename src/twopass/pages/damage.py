@@ -53,13 +53,13 @@ class Effect(Enum):
     """What a message of MuPDF means for the page."""
 
     LOST = "lost"  # content is missing or wrong
-    IMAGE = "image"  # an image is
-    STREAM = "stream"  # a stream ends early or is damaged: lost, unless all streams can be decoded to their ends
-    CHECK = "check"  # the same, but of no effect if they can
-    PART = "part"  # the consequence of another message; a loss of its own if there is none
-    DOUBTFUL = "doubtful"  # the page may be complete, and what follows from it is no loss
-    CHANGED = "changed"  # the page may be complete, unless more follows from it
-    NONE = "none"  # it is
+    IMAGE = "image"  # an image is missing or wrong
+    STREAM = "stream"  # a stream is damaged: a loss, which is described by the streams that have no end
+    CHECK = "check"  # a stream may be cut: a loss only if a stream has no end
+    PART = "part"  # a consequence of other damage; a loss if no other message explains it
+    DOUBTFUL = "doubtful"  # the page may be complete; it explains consequences, which are then no loss
+    CHANGED = "changed"  # the page may be complete; it explains no consequences
+    NONE = "none"  # the page is complete
 
 
 class Row(NamedTuple):
@@ -187,7 +187,7 @@ def classify(message: str) -> Row | None:
 
 
 def _explain(page: Any, rows: Sequence[Row]) -> Iterator[Fault]:
-    """The faults that MuPDF's messages stand for; what only follows from others is left out."""
+    """The faults behind MuPDF's messages, without the consequences of others."""
     effects = {row.effect for row in rows}
     found = list(islice(_find_damaged_streams(page), MAX_FAULTS)) if effects & {Effect.STREAM, Effect.CHECK} else []
     found += [Fault(row.what, is_image=row.effect is Effect.IMAGE) for row in rows if row.effect in _LOSSES]

@@ -7,7 +7,7 @@ the problems of the page follow from them: a step that finds a loss records it a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from twopass.document import (
@@ -62,8 +62,8 @@ async def complete(page: PageContext, first: Checkpoint, second: Checkpoint) -> 
     return _report(_with_audit(ended, audit.model_copy(update={"regions": len(asked), "read_again": again})))
 
 
-def complete_unread(checkpoint: Checkpoint, words: TextLayer) -> Checkpoint:
-    """The page with its audit if it was not rendered, so that no pass read it, and `words` are shown instead."""
+def complete_unrendered(checkpoint: Checkpoint, words: TextLayer) -> Checkpoint:
+    """The same for a page that cannot be rendered: no pass has read it, and it shows the text layer's `words`."""
     checkpoint, found = _resolve_characters(checkpoint)
     return _report(_with_audit(checkpoint, _audit(checkpoint, words).with_findings(found)))
 
@@ -85,8 +85,9 @@ def _audit(page: Checkpoint, words: TextLayer | None = None) -> PageAudit:
         ]
     )
     audit = audit.with_findings(list(_find_reported(page, audit)))
-    seen = sum(len(prose.split_words(text)) for text in words.texts) if words else None
-    return audit.model_copy(update={"words_seen": seen, "words_read": sum(map(_count_words, page.elements))})
+    seen = _count_words(words.texts) if words else None
+    read = _count_words(text for element in page.elements for text in element.texts)
+    return audit.model_copy(update={"words_seen": seen, "words_read": read})
 
 
 def _resolve_characters(page: Checkpoint) -> tuple[Checkpoint, list[Finding]]:
@@ -111,8 +112,7 @@ def _find_reported(page: Checkpoint, audit: PageAudit) -> Iterator[Finding]:
             yield Finding(kind=kind)
 
 
-def _count_words(element: Element) -> int:
-    texts = [cell.text for cell in element.table.cells] if element.table else [element.text]
+def _count_words(texts: Iterable[str]) -> int:
     return sum(len(prose.split_words(text)) for text in texts)
 
 

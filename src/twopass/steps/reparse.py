@@ -170,11 +170,11 @@ async def _write(
     folder = stored.folder
     existing = [name for name in stored.manifest.result.artefacts if name != WRITERS[Format.ZIP].name]
     written = await artefacts.write(folder, document, formats, options, source, existing)
-    status, audit = document.status, AuditSum.of(document.pages)
+    status, sums = document.status, AuditSum.of(document.pages)
     if written.losses:
-        audit = (audit or AuditSum()).add((loss.page, loss.finding) for loss in written.losses)
+        sums = (sums or AuditSum()).add((loss.page, loss.finding) for loss in written.losses)
         status = Status.PARTIAL_SUCCESS if status is Status.SUCCESS else status
-    update = {"artefacts": written.artefacts, "status": status, "audit": audit}
+    update = {"artefacts": written.artefacts, "status": status, "audit": sums}
     result = stored.manifest.result.model_copy(update=update)
     found = (*document.problems, *written.lost_words)
     problems = tuple(problem.model_copy(update={"document": folder.document_id}) for problem in found)

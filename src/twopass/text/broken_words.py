@@ -25,16 +25,12 @@ def join(elements: Sequence[Element], languages: Mapping[int, str | None]) -> li
 
 def collect_vocabulary(elements: Iterable[Element]) -> Vocabulary:
     """The words of all elements."""
-    return Vocabulary.collect(text for element in elements for text in _list_texts(element))
-
-
-def _list_texts(element: Element) -> list[str]:
-    return [cell.text for cell in element.table.cells] if element.table else [element.text]
+    return Vocabulary.collect(text for element in elements for text in element.texts)
 
 
 def _has_break(element: Element) -> bool:
     visible = (element.figure.visible_text or "") if element.figure else ""
-    texts = (*_list_texts(element), element.markdown, visible)
+    texts = (*element.texts, element.markdown, visible)
     return element.kind not in _AS_WRITTEN and any(map(hyphenation.has_break, texts))
 
 

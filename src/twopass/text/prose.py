@@ -133,8 +133,8 @@ def strip_to_letters(text: str) -> str:
     return "".join(_LETTERS.findall(_REWRITTEN.sub(" ", plain)))
 
 
-def list_words(text: str) -> list[str]:
-    """The words of which `strip_to_letters` compares the letters."""
+def strip_to_words(text: str) -> list[str]:
+    """The words whose letters `strip_to_letters` gives, with their accents."""
     return _LETTERS.findall(unicodedata.normalize("NFKC", _REWRITTEN.sub(" ", text)))
 
 
