@@ -114,7 +114,18 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
         block("equation", "\\(a = b\\) and \\(c = d\\)"),
         {"kind": Kind.TEXT, "markdown": "$a = b$ and $c = d$"},
     ),
-    "a word and dollars": (block("equation", "mit $$x$$ und $y$"), {"markdown": "mit $$x$$ und $y$"}),
+    "a word and dollars": (
+        block("equation", "mit $$x$$ und $y$"),
+        {"text": "mit \\[x\\] und \\(y\\)", "markdown": "mit $$x$$ und $y$"},
+    ),
+    "an environment and words": (
+        block("equation", "\\begin{align*} a &= b \\end{align*} where \\(c\\) holds"),
+        {"kind": Kind.TEXT, "text": "\\[\\begin{align*} a &= b \\end{align*}\\] where \\(c\\) holds"},
+    ),
+    "an environment alone": (
+        block("equation", "\\begin{align} a &= b \\\\ c &= d \\end{align} (3)"),
+        {"kind": Kind.FORMULA},
+    ),
     "formulas with numbers": (
         block("equation", "\\[a\\] (1) \\[b\\] (2)"),
         {"kind": Kind.TEXT, "markdown": "$$a$$ (1) $$b$$ (2)"},
@@ -173,6 +184,9 @@ def test_a_hash_within_code_begins_no_heading() -> None:
     plain = parse("Before.\n\nimport numpy as np\n# Tolls of 2024\nx = np.ones(3)\n\n# Results\n\nAfter.", rung=FREE)
 
     assert [element.kind for element in tagged.elements] == [Kind.TEXT, Kind.TEXT, Kind.SECTION_HEADER]
+    labelled = parse(block("sub_title", "# charge the tolls") + block("text", "rate = charge(vessel)"))
+
+    assert labelled.elements[0].text == "# charge the tolls"
     assert [element.text for element in plain.elements if element.is_heading] == ["Results"]
     assert "# Tolls of 2024" in [*plain.elements][1].text
 

@@ -53,6 +53,18 @@ def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
             [(0, 0, 1, 1, "a", False), (1, 0, 1, 1, "", False), (2, 0, 1, 1, "b", False)],
         ),
         ('<table><tr><td><img src="v.png" alt="a valve"> x</td></tr>', [(0, 0, 1, 1, "a valve x", False)]),
+        ("<table><!-- head --><tr><td>a<!-- <b> --></td></tr></table>", [(0, 0, 1, 1, "a", False)]),
+        ("<table><tr><td><ol><li>a<li>b</ol><div>c</div>d", [(0, 0, 1, 1, "a\nb\nc\nd", False)]),
+        ("<table><tr><td><a href='x'>a</a> <code>b &lt; c</code> <s>d</s>", [(0, 0, 1, 1, "a b < c d", False)]),
+        (
+            "<table><tr><td><abc>, a <b c < 5 <small@a.example>",
+            [(0, 0, 1, 1, "<abc>, a <b c < 5 <small@a.example>", False)],
+        ),
+        (
+            "<table><tr><td rowspan=3>a</td></tr><tr/><tr class='x' /><tr><td>b</td></tr></table>",
+            [(0, 0, 3, 1, "a", False), (3, 0, 1, 1, "b", False)],
+        ),
+        ("<table><tr><td>a</td><tr/><tr><td>b</td><tr/></table>", [(0, 0, 1, 1, "a", False), (1, 0, 1, 1, "b", False)]),
         ("<table>", []),
     ],
 )
@@ -200,6 +212,8 @@ def test_text_beside_a_table_becomes_rows_of_it() -> None:
         ("<!DOCTYPE html>\n<html><head><style>td {color: red}</style></head><body><div>", "</div></body></html>"),
         ("```html\n", "\n```"),
         ('<div style="text-align: center">', "</div>"),
+        ('<?xml version="1.0"?>\n<html lang="de"><body>', "</body></html>"),
+        ("<!-- page 3 -->", "<!-- end -->"),
     ],
 )
 def test_the_frame_of_a_table_is_no_text(before: str, after: str) -> None:
@@ -209,6 +223,13 @@ def test_the_frame_of_a_table_is_no_text(before: str, after: str) -> None:
     assert [part.text for part in table_parser.split_tables(before + table + after)] == [table]
     parts = table_parser.split_tables(f"one\n{before}{table}{after}\ntwo")
     assert [part.text.strip()[:3] for part in parts] == ["one", "<ta", "two"]
+
+
+def test_the_title_of_the_frame_is_text() -> None:
+    """The words of a title stay, without its tags."""
+    title, _ = table_parser.split_tables("<html><head><title>Tolls</title></head><table><tr><td>a</td></tr></table>")
+
+    assert title.text.strip() == "Tolls"
 
 
 def test_a_fence_of_code_below_a_table_stays() -> None:

@@ -40,6 +40,7 @@ FORMULAS = (
 CELLS = (
     "", "@", "@ @", "@<br>@", "<p>@</p><p>@</p>", "- @\n- @", "<ul><li>@</li><li>@</li></ul>", r"@ \(@\) $@$",
     "&lt;@&gt;",
+    "<ol><li>@<li>@</ol>", "<div>@</div><div>@</div>", "<!-- x --><a href='b'>@</a> <code>@</code> <del>@</del>",
     "![@](a.png)", "<img src=x alt='@ @'>", "<img src=x>", "<table><tr><td>@</td></tr><tr><td>@</td></tr></table>",
 )  # fmt: skip
 ROWS = (
@@ -52,6 +53,7 @@ TABLES = ("<table>{}</table>", "<table border='1'>{}", "<TABLE>@{}@</TABLE>")
 FRAMES = (
     "{}", "{}", "@\n{}\n@", "<html><body>{}</body></html>",
     "<!DOCTYPE html><html><head><title>@</title></head><body>{}</body></html>",
+    '<?xml version="1.0"?><html><head><title>@</title></head><body>{}',
     "```html\n{}\n```", "<div><p>@</p>{}</div>", "<figure>{}<figcaption>@</figcaption></figure>", "{}{}",
 )  # fmt: skip
 GFM = ("|@|@ @|\n|---|---|\n|@||\n|@\\|@|@|@|", "@\n\n|@|\n|---|\n\n@", "|@|\n|---|---|\n|@|@|")
@@ -239,3 +241,18 @@ def test_words_of_boilerplate_are_not_lost() -> None:
         (),
         (),
     )
+
+
+def test_signs_that_look_like_tags_are_not_lost() -> None:
+    """A tag that the page shows, and the model escaped, is a word of the page."""
+    text = answers.block("table", "<table><tr><td>&lt;tr&gt; &lt;br&gt;</td></tr></table>")
+    text += answers.block("text", "The tag &lt;b&gt; makes it bold.")
+
+    check("deepseek_ocr", text, "document")
+
+
+def test_a_heading_that_was_cut_from_its_paragraph_is_not_lost() -> None:
+    """The model repeated it there, so that its words are those of the heading, and the next word is whole."""
+    text = answers.block("sub_title", "## Neue Gebühren") + answers.block("text", "Neue GebührenDie Sätze gelten.")
+
+    check("deepseek_ocr", text, "document")

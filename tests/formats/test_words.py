@@ -35,6 +35,7 @@ ODD_TEXTS = [
     "# Head\n\n> quote\n\n    code",
     "```\nfenced\n```",
     "{.class} trailing {#id}",
+    "\\begin{tabular}{l} a & b \\\\ \\end{tabular}",
     "--- \\",
 ]
 odd_texts = st.lists(st.sampled_from(ODD_TEXTS), min_size=1, max_size=3).map("\n".join)

@@ -27,10 +27,13 @@ _ROW = re.compile(
     flags=re.DOTALL | re.IGNORECASE,
 )
 _CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=<t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
-_BREAK = re.compile(r"<br\b[^<>]*>|</(?:p|td|th|li)\s*>", flags=re.IGNORECASE)
+_BREAK = re.compile(
+    r"</?(?:br|p|li|ul|ol|div|d[dtl]|h[1-6]|pre|caption|figcaption)\b[^<>]*>|</t[dh]\s*>", flags=re.IGNORECASE
+)
 _SPAN = re.compile(r"(row|col)span\s*=\s*[\"']?\s*(\d{1,6})", flags=re.IGNORECASE)
 _STYLE_TAG = re.compile(
-    r"</?(?:table|thead|tbody|tfoot|t[rdh]|b|i|u|p|em|strong|span|center|div|font|caption|colgroup|col|ul|ol|li|figure|figcaption)\b[^<>]*>",
+    r"</?(?:table|thead|tbody|tfoot|t[rdh]|b|i|s|u|em|strong|span|center|font|colgroup|col|figure|code|del|ins|mark|small)\b(?![@-])[^<>]*>"
+    r"|<a\s[^<>]*>|</a\s*>",
     flags=re.IGNORECASE,
 )
 _GFM_TABLE = re.compile(
@@ -39,12 +42,14 @@ _GFM_TABLE = re.compile(
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7});")
 # The frame of an HTML document: no text of the page.
 _FRAME_TAG = re.compile(
-    r"<!doctype\b[^<>]*>|<style\b[^<>]*>(?:[^<]|<(?!/?style\b))*+</style\s*>"
+    r"<!doctype\b[^<>]*>|<\?xml\b[^<>]*>|</?title\s*>|<style\b[^<>]*>(?:[^<]|<(?!/?style\b))*+</style\s*>"
     r"|<(?:meta|link)\b[^<>]*>|</?(?:html|head|body)\b[^<>]*>",
     flags=re.DOTALL | re.IGNORECASE,
 )
 _BOX_TAG = re.compile(r"</?(?:div|section|article|main|figure|figcaption|center|p)\b[^<>]*>", flags=re.IGNORECASE)
 _SPAN_TAG = re.compile(r"</?(?:span|font)\b[^<>]*>", flags=re.IGNORECASE)
+_COMMENT = re.compile(r"<!--(?:(?!-->|<!--).)*+-->", flags=re.DOTALL)
+_EMPTY_ROWS = re.compile(r"(?<=</tr>)\s*(?:<tr\b[^<>]*/>\s*)+", flags=re.IGNORECASE)
 _FENCE_BEGIN, _FENCE_END = re.compile(r"^[ \t]*```[\w-]*\s*\Z", flags=re.MULTILINE), re.compile(r"\A\s*```(?!\S)")
 _PICTURE = re.compile(
     r"<img\b(?P<attributes>[^<>]*)>|!\[(?P<written>[^\[\]\n]{0,2000})\]\([^()\s]{1,2000}\)", flags=re.IGNORECASE
@@ -83,6 +88,7 @@ def split_tables(text: str) -> list[Part]:
 
 def _strip_frames(texts: Sequence[str]) -> list[str]:
     """The texts before, between and after tables, without the tags and fences that only surround tables."""
+    texts = [_COMMENT.sub("", text) for text in texts]
     stripped = [_SPAN_TAG.sub("", _BOX_TAG.sub("\n", _FRAME_TAG.sub("", text))) for text in texts]
     for n, (before, after) in enumerate(pairwise(stripped)):
         if (begin := _FENCE_BEGIN.search(before)) and (end := _FENCE_END.match(after)):
@@ -171,7 +177,7 @@ def parse_source(text: str) -> Table:
 
 def parse_html(text: str) -> Table:
     """Parse an HTML table. Text in a row but outside its cells goes to the nearest cell."""
-    text = _flatten_nested_tables(text)
+    text = _EMPTY_ROWS.sub(_open_rows, _COMMENT.sub("", _flatten_nested_tables(text)))
     rows: list[list[_UnplacedCell]] = []
     in_head, at, has_loose_text = False, 0, False
     for row in _ROW.finditer(text):
@@ -189,6 +195,11 @@ def parse_html(text: str) -> Table:
             rows.append(cells)
         has_loose_text = bool(stray) and not row["begun"]
     return _place_cells(rows)
+
+
+def _open_rows(found: re.Match[str]) -> str:
+    """The same empty rows, each with a tag that ends it."""
+    return "<tr></tr>" * found.group().count("/>")
 
 
 def _flatten_nested_tables(text: str) -> str:

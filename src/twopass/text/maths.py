@@ -17,6 +17,10 @@ INLINE, DISPLAY = r"\\\(((?:[^\\]|\\[^()])++)\\\)", r"\\\[((?:[^\\]|\\[^\[\]])++
 FORMULA = re.compile(f"{INLINE}|{DISPLAY}")  # inline in group 1, display in group 2
 TRAILING_NUMBER = re.compile(r"(?:\\q?quad|~|\s){0,20}\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
 _DISPLAY = re.compile(rf"{DISPLAY}|\$\$((?:[^$]|\$(?!\$))++)\$\$")
+_ENVIRONMENT = re.compile(  # of a display formula, which needs no delimiters
+    r"\\begin\{((?:align|alignat|equation|gather|multline|eqnarray|displaymath)\*?)\}(?:[^\\]|\\(?!begin\{\1\}))*?\\end\{\1\}"
+)
+_PLAIN_WORD = re.compile(r"(?<![^\W_])(?<!\\)[^\W\d_]{2,}")
 _DELIMITED = re.compile(
     rf"{_DISPLAY.pattern}|\\\((?P<inline>(?:[^\\]|\\[^()])++)\\\)|(?<![\\$])\$(?P<dollar>[^$\n]++)\$"
 )
@@ -73,6 +77,17 @@ def unify_delimiters(text: str) -> str:
         parts += [text[at : found.start()], begin, _get_latex(found), end]
         at = found.end()
     return "".join([*parts, text[at:]])
+
+
+def delimit_environments(text: str) -> str:
+    """The text with delimiters around its display environments, if words stand beside them."""
+    spans = [one.span() for one in _find_delimited(text)]
+    found = [one for one in _ENVIRONMENT.finditer(text) if not any(a < one.start() < b for a, b in spans)]
+    if not found or not _PLAIN_WORD.search(_remove([*found], text)):
+        return text
+    return _ENVIRONMENT.sub(
+        lambda one: rf"\[{one[0]}\]" if one.start() in {each.start() for each in found} else one[0], text
+    )
 
 
 def _find_delimited(text: str) -> list[re.Match[str]]:

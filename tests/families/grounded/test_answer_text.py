@@ -26,3 +26,12 @@ def test_items_of_a_list_on_one_line_are_never_joined(items: list[str]) -> None:
     items = [f"Do {item}w" for item in items]
 
     assert answer_text.fix_hyphens("- " + "- ".join(items)).splitlines() == [f"- {item}" for item in items]
+
+
+def test_words_with_capitals_in_a_list_are_never_joined() -> None:
+    """In German, a noun at the end of an item looks like half of a compound: the blank behind its hyphen stays."""
+    items = "- Öffnen Sie das Ventil- Warten Sie zwei Minuten- Schließen Sie es"
+
+    assert answer_text.fix_hyphens(items) == items
+    assert answer_text.fix_hyphens("- Die E- Mobilität- Die Bahn") == "- Die E-Mobilität- Die Bahn"
+    assert answer_text.fix_hyphens("Die Nord- Ostsee- Bahn") == "Die Nord-Ostsee-Bahn"

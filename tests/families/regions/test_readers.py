@@ -95,6 +95,11 @@ def test_a_formula_is_its_latex(wrapped: str) -> None:
     assert cleanup.unwrap_formula(wrapped.replace("{}", r"\frac{a}{b}")) == r"\frac{a}{b}"
 
 
+def test_blanks_within_dollars_go_and_those_around_them_stay() -> None:
+    """Readers write blanks within the signs of a formula; what follows a formula is no formula."""
+    assert cleanup.clean_text("is $ x^2 $ and $y = 2$ or $z$ here", 50) == ("is $x^2$ and $y = 2$ or $z$ here", False)
+
+
 def test_a_chart_of_lines_is_a_table() -> None:
     """The first line is the header."""
     table = cleanup.parse_chart("Year | Rain\n2023 | 610\n2024 | 480")

@@ -19,6 +19,7 @@ _NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
 _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
 _WORD_HYPHEN = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)-[ ]+{_NOT_PAIRED}(?=([^\W\d_]++))")
 _JOINED_ITEM = re.compile(r"((?<!\S)[^\s-]+(?:-[^\s-]+)*)-\s+(?=([^\W\d_]))")
+_POSSIBLE_ITEM = re.compile(r"(?<=[^\W\d_]{2})-[ ]+(?=[^\W\d_a-zß-öø-ÿ][^\W\d_A-Z])")
 # German stems that are not words of their own: before a lower-case letter the hyphen comes from a line break. After any
 # other ending the hyphen may be part of the word, as in rot-grün, rabbit-hole and operations-based.
 _BROKEN_WORD = re.compile(rf"([^\W\d_]{{3}}(?:ungs|heits|keits|schafts|täts))-\s*{_NOT_PAIRED}(?=[a-zäöüß])")
@@ -59,10 +60,15 @@ def fix_hyphens(text: str) -> str:
     """Remove the space that the model puts after every hyphen (01- C), and hyphens of line breaks.
 
     In one word (har- bours), a line end takes the place of the space: the document's words decide on the hyphen. Items
-    of a list that the model wrote on one line get lines.
+    of a list that the model wrote on one line get lines, or keep their blank where it is not sure that they are items.
     """
-    if text.lstrip().startswith("- "):
-        text = _JOINED_ITEM.sub(_split_item, text)
+    if not text.lstrip().startswith("- "):
+        return _fix_hyphens(text)
+    text = _JOINED_ITEM.sub(_split_item, text)
+    return "- ".join(map(_fix_hyphens, _POSSIBLE_ITEM.split(text)))
+
+
+def _fix_hyphens(text: str) -> str:
     text = _BROKEN_WORD.sub(r"\1", text)
     if _WORD_HYPHEN.search(text):
         text = _WORD_HYPHEN.sub(partial(_end_line, language=prose.detect_language(text)), text)

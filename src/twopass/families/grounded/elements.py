@@ -194,15 +194,17 @@ def _take_pictures(piece: Piece) -> Iterator[Piece]:
 def _find_comments(pieces: Sequence[Piece]) -> frozenset[int]:
     """The indices of the texts with a hash that are comments of the code around them, and no headings.
 
-    Headings may have the label of a text, but not beside code, and not with one hash before a small letter.
+    Headings may have the label of a text, but not beside code, and not with one hash before a small letter. What has
+    another label is a comment only if both are true.
     """
     found = set()
     for n, piece in enumerate(pieces):
-        is_text = piece.block.label is not None and classify_label(piece.block.label) is Kind.TEXT
-        if not is_text or piece.table or not answer_text.is_heading(piece.text):
+        if piece.block.label is None or piece.table or not answer_text.is_heading(piece.text):
             continue
+        is_text, is_comment = classify_label(piece.block.label) is Kind.TEXT, answer_text.is_comment(piece.text)
         near = (*pieces[max(n - 1, 0) : n], *pieces[n + 1 : n + 2])
-        if answer_text.is_comment(piece.text) or any(answer_text.is_code(other.text) for other in near):
+        is_in_code = any(answer_text.is_code(other.text) for other in near)
+        if (is_text or is_comment) and (is_in_code or (is_text and is_comment)):
             found.add(n)
     return frozenset(found)
 
@@ -259,9 +261,11 @@ def with_content(element: Element, content: str) -> Element:
 
     A formula with words beside it is a paragraph.
     """
+    content = maths.delimit_environments(content) if element.kind is Kind.FORMULA else content
     if element.kind is Kind.FORMULA and not maths.is_formula(content):
         element = element.model_copy(update={"kind": Kind.TEXT, "formula": None})
-        return write(element, content.strip(), answer_text.to_markdown(maths.unify_delimiters(content.strip())))
+        text = maths.unify_delimiters(content.strip())
+        return write(element, text, answer_text.to_markdown(text))
     text = _plain_text(element.kind, content)
     if element.is_heading:
         level = element.level or answer_text.heading_level(content)
@@ -355,6 +359,16 @@ def _cut_headings(heading_text: str, element: Element) -> Element:
     # The number that made it a list item may have been the heading's.
     kind = Kind.LIST_ITEM if answer_text.is_list(rest) else Kind.TEXT
     return element.model_copy(update={"text": rest, "markdown": markdown, "flags": flags, "kind": kind})
+
+
+def restore_headings(elements: Sequence[Element]) -> list[Element]:
+    """The elements as the model wrote them, with the headings that were cut from the paragraphs below them."""
+    restored, heading_text = [], ""
+    for element in elements:
+        is_cut = Flag.HEADING_REPEATED in element.flags
+        restored.append(element.model_copy(update={"text": heading_text + element.text}) if is_cut else element)
+        heading_text = heading_text + element.text if element.is_heading else ""
+    return restored
 
 
 def split_paragraphs(text: str) -> list[Block]:

@@ -15,7 +15,7 @@ from twopass.detection.region import DETECT
 from twopass.document import Element, Flag, RungName
 from twopass.families import captions, detected_page, formula_numbers, word_account
 from twopass.families.grounded import grounding, loops, second_reading
-from twopass.families.grounded.elements import is_label
+from twopass.families.grounded.elements import is_label, restore_headings
 from twopass.families.interface import CropRange, Family, FamilyOptions, PageFeatures, ParsedPage, Reply, Rung
 from twopass.families.word_account import WordAccount
 from twopass.models import Model, Structure, resolve_structure
@@ -126,7 +126,8 @@ class GroundedFamily(Family):
     def account(self, text: str, elements: Sequence[Element]) -> WordAccount:
         words = word_account.list_words(grounding.strip_tags(text, is_label))
         labels = [label for element in elements if (label := element.native_label) and not is_label(label)]
-        found = word_account.compare(words, elements, [label for label in labels if " " in label])
+        written = restore_headings(elements)
+        found = word_account.compare(words, written, [label for label in labels if " " in label])
         # A label of one word is text where nothing stands below it, and in no other place.
         unsure = set(word_account.list_words(" ".join(grounding.list_labels(text)))) if found.repeated else ()
         return found._replace(repeated=tuple(word for word in found.repeated if word not in unsure))

@@ -20,7 +20,7 @@ _BOILERPLATE = frozenset({"the image is too blurry to recognize any text content
 _FENCE = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
 _BULLET = re.compile(r"^([ \t]*)[·•*●]\s+", re.MULTILINE)
 _LEADERS = re.compile(r"([.·_…])\1{3,}")
-_SPACED_MATHS = re.compile(r"(?<![\\$])\$ ([^$\n]+?) \$")
+_MATHS = re.compile(r"(?<![\\$])\$(?: ([^$\n]+?) |[^$\n]*)\$")  # with blanks within the signs in group 1
 
 
 def clean_code(text: str, is_long_from: int) -> tuple[str, bool]:
@@ -36,7 +36,7 @@ def clean_text(text: str, is_long_from: int) -> tuple[str, bool]:
     if is_boilerplate(text):
         return "", was_cut
     text = _BULLET.sub(r"\1- ", text)
-    return _SPACED_MATHS.sub(r"$\1$", text).strip(), was_cut
+    return _MATHS.sub(lambda found: f"${found[1]}$" if found[1] else found.group(), text).strip(), was_cut
 
 
 def is_boilerplate(text: str) -> bool:

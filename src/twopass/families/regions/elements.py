@@ -63,11 +63,12 @@ def _write(element: Element, text: str, task: Task, reader: RegionReader) -> Ele
 
 def _write_formula(element: Element, text: str) -> Element:
     """A formula as its LaTeX; with words beside it, it is a paragraph."""
-    text = cleanup.unwrap_formula(text)
+    text = cleanup.unwrap_formula(maths.delimit_environments(text))
     if maths.is_formula(text):
         return with_text(element, text)
     element = element.model_copy(update={"kind": Kind.TEXT, "formula": None})
-    return content.write(element, text, answer_text.to_markdown(maths.unify_delimiters(text)))
+    text = maths.unify_delimiters(text)
+    return content.write(element, text, answer_text.to_markdown(text))
 
 
 def add_missing_bullets(elements: Sequence[Element]) -> tuple[Element, ...]:
