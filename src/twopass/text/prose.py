@@ -68,7 +68,7 @@ _LETTERS = re.compile(r"[^\W_]+")
 # What Markdown and HTML write in another way than a text has it: commands of LaTeX, scripts, breaks, entities and the
 # addresses of links.
 _REWRITTEN = re.compile(
-    r"\\(?:(?:begin|end|label)\s*\\?\{[^{}]*\}|[A-Za-z]+)"
+    r"\\(?:(?:begin|end|label)\s*[\\\u200b]?\{[^{}]*\}|[A-Za-z]+)"
     r"|(?:<|&(?:amp;)*+lt;)\s?(?:/?su[bp]|br ?/?)(?:>|&(?:amp;)*+gt;)"
     r"|[&#](?:(?:amp;)*+#?\w++;|(?:amp;)+)"
     r"|\]\s?\([^()\s:/]*[:/][^()\s]*\)"
