@@ -189,6 +189,23 @@ def test_composed_characters_keep_their_spans(characters: list[tuple[str, int]])
     assert [(c, span) for c, span in zip(composed.text, composed.spans, strict=True) if c == "x"] == plain
 
 
+def test_a_mark_that_is_longer_than_its_number_is_raised() -> None:
+    """In a cell, "15" may have the marks "2,3": that no digit joins the number, however few it has."""
+    page = draw_page()
+    for n, cell in enumerate(("15<sup>2,3</sup>", "7<sup>12</sup>", "m<sup>10</sup>", "4<sub>12</sub>")):
+        page.insert_htmlbox((60, 60 + 40 * n, 500, 90 + 40 * n), f"<p>{cell}</p>")
+
+    assert [word.written for word in read_words(page)] == ["15²,³", "7¹²", "m¹⁰", "4₁₂"]
+
+
+def test_letters_of_two_sizes_on_one_baseline_are_no_marks() -> None:
+    """Small capitals and units stand beside larger letters, not above them."""
+    page = draw_page()
+    page.insert_htmlbox((60, 60, 500, 120), '<p>5<span style="font-size: 8px">mm</span></p>')
+
+    assert [word.written for word in read_words(page)] == ["5mm"]
+
+
 def test_words_carry_the_style_of_their_fonts() -> None:
     """Bold, italic, superscripts and subscripts are runs of characters; the text stays plain."""
     page = draw_page()

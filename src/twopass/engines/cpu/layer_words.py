@@ -219,6 +219,7 @@ def _turn_ligatures(piece: Sequence[Letter]) -> list[Letter]:
 
 ITALIC, MONO, BOLD = 2, 8, 16  # bits of MuPDF's span flags
 MAX_SCRIPT_SIZE = 0.85  # of the line's type size; scripts have 0.58 to 0.75
+_MIN_SCRIPT_SIZE, _LONGEST_MARK = 0.5, 8  # of a line that is mostly its mark: a larger letter may be an initial
 MIN_RAISE, MAX_RAISE = 0.15, 0.8  # of the line's type size, from its baseline up to that of a superscript
 MIN_DROP, MAX_DROP = 0.05, 0.6  # the same down to that of a subscript
 # Fonts of TeX and others whose descriptors lack the flags. Fonts of formulas have slanted letters without emphasis.
@@ -248,13 +249,23 @@ def _is_italic(span: Any) -> bool:
 def _find_styles(line: Any) -> list[str]:
     """The style of each span of a line, as the letters of `StyledRun.style`; empty for plain text and formulas."""
     spans = line["spans"]
-    main = max(spans, key=lambda span: (len(span["text"].strip()) * (span["size"] > 0), span["size"]))
+    main = _find_main(spans)
     is_upright = abs(line["dir"][0]) > 0.99
     scripts = [_find_script(span, main) if is_upright else "" for span in spans]
     for index in range(1, len(spans) - 1):  # the comma of "1,2" is raised with its neighbours
         if _is_small_sign(spans[index], main) and scripts[index - 1] == scripts[index + 1]:
             scripts[index] = scripts[index - 1]
     return [_find_style(span) + script for span, script in zip(spans, scripts, strict=True)]
+
+
+def _find_main(spans: Sequence[Any]) -> Any:
+    """The span with most letters, or the largest if those are a mark: in a cell, "15" may have the marks "2,3"."""
+    longest = max(spans, key=lambda span: (len(span["text"].strip()) * (span["size"] > 0), span["size"]))
+    largest = max(
+        (span for span in spans if any(map(str.isalnum, span["text"]))), key=lambda span: span["size"], default=longest
+    )
+    is_short = len(longest["text"].strip()) <= _LONGEST_MARK and longest["size"] >= _MIN_SCRIPT_SIZE * largest["size"]
+    return largest if is_short and _find_script(longest, largest) else longest
 
 
 def _is_small_sign(span: Any, main: Any) -> bool:
