@@ -29,6 +29,9 @@ _CONJUNCTIONS = "und u oder od bis bzw beziehungsweise respektive sowie als wie 
 CONJUNCTIONS = frozenset(_CONJUNCTIONS.split())
 # Languages that write compounds as one word. In German, a second noun behind a hyphen begins with a capital.
 _COMPOUNDING = frozenset(("nl", "da", "sv", "nb", "nn", "no", "is", "fi", "et", "hu", "it"))
+# Words that the English list has with a hyphen and without one, and that have one in print: "longterm", "wellknown".
+_LISTED_MODIFIERS = "deep far fine full hard ill large left long ready real right second self short well"
+_MODIFIERS = frozenset(_LISTED_MODIFIERS.split())
 # Endings that word lists have, and that no compound has behind its hyphen.
 _ENDINGS = frozenset(("ly", "er", "ers", "al", "ment", "ments", "mente", "ism", "isms"))
 
@@ -96,10 +99,17 @@ class Vocabulary:
         if len(left) == 1 or right[0].isupper() or (left.isupper() and right.islower()):
             is_in_capitals = len(left) > 1 and left.isupper() and right.isupper()
             return Joint.NOTHING if is_in_capitals and self._has(whole, language) else Joint.HYPHEN
+        if not before and self._is_written_with_hyphen(left, right, language):
+            return Joint.HYPHEN
         if not before and (_is_compounding(language, left) or self._has(whole, language)):
             return Joint.NOTHING
         is_compound = right not in _ENDINGS and self._has(left, language) and self._has(right, language)
         return Joint.HYPHEN if is_compound else Joint.NOTHING
+
+    def _is_written_with_hyphen(self, left: str, right: str, language: str | None) -> bool:
+        """Whether the list has the word with its hyphen, and without it not, or as one that few people write."""
+        is_listed = _is_listed(f"{left}-{right}".casefold(), (language or "")[:2])
+        return is_listed and (left.casefold() in _MODIFIERS or not self._has(left + right, language))
 
     def _has(self, word: str, language: str | None) -> bool:
         """Whether the document or its language has the word."""
