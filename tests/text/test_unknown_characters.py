@@ -48,6 +48,14 @@ def test_letters_without_a_name_stay_and_are_a_loss() -> None:
     assert finding.kind.is_loss
 
 
+def test_replacement_characters_are_unknown_ones() -> None:
+    """U+FFFD stands for a letter that the font does not name, or for a bullet."""
+    found = resolve(element("text", "\ufffd the \ufffd-oxidation of"))
+
+    expected = [(FindingKind.SIGNS_DROPPED, 1), (FindingKind.CHARACTERS_UNKNOWN, 1)]
+    assert found == (["the \ufffd-oxidation of"], expected)
+
+
 def test_a_page_full_of_controls_is_not_read_as_windows_1252() -> None:
     """Its fonts have codes of their own."""
     text = "\x93\x8a\x99\x8b\x97 \x93\x8a\x96"

@@ -92,6 +92,7 @@ MESSAGES = (
     Row(r"is no \w+ dict", Effect.NONE, "", "'Im0' is no image dict (7 0 R)"),  # PyMuPDF, also of images not drawn
     Row(r"line feed missing", Effect.NONE, "", "line feed missing after stream begin marker (13 0 R)"),
     # Drawn in spite of it
+    Row(r"gstate underflow", Effect.NONE, "", "gstate underflow in content stream"),
     Row(r"with no current point", Effect.NONE, "", "closepath with no current point"),
     Row(r"ignoring broken ICC|lcms|cmsOpenProfile", Effect.NONE, "", "ignoring broken ICC profile"),
     Row(r"(?i)icc.*(not gray|numcomps|components)", Effect.NONE, "", "ICC profile is not Gray"),

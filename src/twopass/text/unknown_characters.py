@@ -1,7 +1,7 @@
 """Find characters that mean nothing in the texts of elements, and drop those that stand alone.
 
-They are controls and codes for private use that symbol_fonts.py does not know. Alone, such a code is a sign: a bullet,
-an arrow, a logo. In a word, it is a letter that only the page's picture shows.
+They are controls, codes for private use that symbol_fonts.py does not know, and U+FFFD. Alone, such a code is a sign: a
+bullet, an arrow, a logo. In a word, it is a letter that only the page's picture shows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from twopass.document import Element, Finding, FindingKind, Flag, Kind
 from twopass.document.audit import MAX_WORDS
 from twopass.text import symbol_fonts, table_markup
 
-_UNKNOWN = "[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\U000f0000-\U0010ffff]"
+_UNKNOWN = "[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff]"
 _ANY = re.compile(_UNKNOWN)
 _SIGN = re.compile(rf"(?<!\S){_UNKNOWN}{{1,2}}(?!\S)[ \t]?")  # more are a word
 _WORD = re.compile(rf"(?:(?<!\S)(?:(?!{_UNKNOWN})\S)++)?+{_UNKNOWN}\S*+")
