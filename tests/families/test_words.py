@@ -233,6 +233,13 @@ def test_lost_and_repeated_words_are_found() -> None:
     assert found == (("lost",), ("in",))
 
 
+def test_equal_cells_of_a_chart_are_counted_each() -> None:
+    """A chart may have one value several times, and none of them is lost."""
+    text = "Year | Tolls | Ships\n1984 | 5 | 5\n1985 | 5 | 7"
+
+    assert registry.get_family("glm_ocr").account(text, parse("glm_ocr", text, "chart").elements) == ((), ())
+
+
 def test_words_of_boilerplate_are_not_lost() -> None:
     """What Unlimited-OCR writes where it read no text is no word of the page."""
     text = answers.block("text", "[Non-Text]")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from twopass.document import Element, Figure, Table
+from twopass.document import Element, Figure
 from twopass.text import prose
 
 _HTML = re.compile(
@@ -78,24 +78,19 @@ def drop_known(words: Sequence[str], elements: Iterable[Element]) -> tuple[str, 
 
 def list_texts(element: Element) -> Iterator[str]:
     """Yield the texts in which an element shows its words, each word once, also those of a figure."""
-    if element.figure and not element.table:
-        yield from dict.fromkeys(text.strip() for text in _list_figure_texts(element, element.figure))
-    else:
-        yield from element.texts
+    figure = None if element.table else element.figure
+    own = [cell.text for cell in figure.data.cells] if figure and figure.data else element.texts
+    yield from own  # cells may be equal
+    if figure:
+        known = set(map(str.strip, own))
+        yield from (text for text in dict.fromkeys(map(str.strip, _list_figure_texts(figure))) if text not in known)
 
 
-def _list_figure_texts(element: Element, figure: Figure) -> Iterator[str]:
-    if figure.data:
-        yield from _list_cells(figure.data)
-    else:
-        yield element.text
-    parts = [label.label for label in figure.components] + [line.label or "" for line in figure.connections]
-    yield from (figure.description or "", figure.visible_text or "", figure.smiles or "", *parts)
-
-
-def _list_cells(table: Table) -> Iterator[str]:
-    # Equal cells are told apart by their places, which are no words.
-    return (f"{cell.text}{' ' * n}" for n, cell in enumerate(table.cells))
+def _list_figure_texts(figure: Figure) -> Iterator[str]:
+    """What describes a figure beside its data, where several fields may have one text."""
+    yield from (figure.description or "", figure.visible_text or "", figure.smiles or "")
+    yield from (component.label for component in figure.components)
+    yield from (connection.label or "" for connection in figure.connections)
 
 
 def _subtract(words: Sequence[str], others: Sequence[str]) -> list[str]:
