@@ -37,6 +37,7 @@ OTHERS: Mapping[str, Any] = {
     "detector_device": "cuda",
     "load_format": "dummy",
     "draft_tokens": 2,
+    "furniture": "omit",
     "price_per_second": 0.001,
     "serve_api_key": "0123456789abcdef",
     "metrics_push_url": "http://localhost:3",
