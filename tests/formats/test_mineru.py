@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 
 from tests.fakes.documents import BOTTOM, MIDDLE, build_document, checkpoint, documents, element, plain_table
@@ -32,6 +33,14 @@ def test_no_word_of_an_element_is_lost(document: Document) -> None:
 
     joined_words = "".join(words)
     assert all(word in joined_words for word in expected)
+
+
+@pytest.mark.parametrize(("kind", "field"), [("table", "table_body"), ("chart", "content")])
+def test_a_text_whose_only_word_names_a_character_is_kept(kind: str, field: str) -> None:
+    """An entity that a page shows as such is a word, although it has no letters of its own."""
+    [found] = write_entries(build_document(checkpoint(1, element(kind, "< &lt; |"))))
+
+    assert "&amp;lt;" in found[field]
 
 
 def test_a_formula_with_blank_latex_keeps_its_text() -> None:

@@ -228,9 +228,8 @@ def get_missing_text(text: str, written: str) -> str:
 
     def is_written(part: str) -> bool:
         own = prose.strip_to_letters(part)
-        return (
-            known.issuperset(prose.split_words(part)) or own == letters or (len(own) >= _SURE_MATCH and own in letters)
-        )
+        has_same_letters = bool(own) and (own == letters or (len(own) >= _SURE_MATCH and own in letters))
+        return has_same_letters or known.issuperset(prose.split_words(part))
 
     if is_written(prose.to_one_line(text)):
         return ""
