@@ -44,6 +44,7 @@ TOKENS = 16
 SIZES = ((300, 100), (40, 28), (56, 400), (1190, 90), (640, 480), (501, 333))
 MAX_WAIT_S = 300
 LABELS = ("text", "table", "display_formula", "image")
+CUT_OFF = "partial_success"  # how documents end here: random weights never end an answer
 
 
 def draw_crop(width: int, height: int) -> Pixels:
@@ -253,7 +254,7 @@ async def test_a_document_goes_through_both_passes(running: Running, tmp_path: P
 
     result = await running.read(ScriptedDetector(), source=source, output=f"{tmp_path}/out")
 
-    assert (result.status, result.documents[0].pages) == ("success", {"read": 2})
+    assert (result.status, result.documents[0].pages) == (CUT_OFF, {"read": 2})
     checkpoint = load(tmp_path / "out", "0001.json")
     prompts = READERS[running.name].prompts
     asked = {completion["prompt"] for completion in checkpoint["completions"][1:]}
@@ -274,8 +275,8 @@ async def test_a_core_that_is_killed_loses_nothing(running: Running, tmp_path: P
         process.kill()
     result = await job
 
-    assert (result.status, alone.status) == ("success", "success")
-    cut_off = [problem.code for problem in alone.problems]  # answers of random weights
+    assert (result.status, alone.status) == (CUT_OFF, CUT_OFF)
+    cut_off = [problem.code for problem in alone.problems]
     assert [problem.code for problem in result.problems] == [*cut_off, Code.ENGINE_DEAD]
     assert set(cut_off) == {Code.TRUNCATED}
     assert load(tmp_path / "out", "document.json") == load(tmp_path / "alone", "document.json")
@@ -292,7 +293,7 @@ async def test_a_real_detector_and_a_real_reader_read_a_document(running: Runnin
     result = await running.read(detector, source=source, output=f"{tmp_path}/out")
     await detector.close()
 
-    assert (result.status, result.documents[0].pages) == ("success", {"read": 1})
+    assert (result.status, result.documents[0].pages) == (CUT_OFF, {"read": 1})
     checkpoint = load(tmp_path / "out", "0001.json")
     [first, answer] = checkpoint["completions"]
     assert json.loads(first["text"])["regions"]
