@@ -1,11 +1,12 @@
 """Measure the audit: what it reports of damaged pages, how often it is wrong about sound ones, and what it costs.
 
-    python -m scripts.bench audit [FOLDER …] [--pages 12] [--read 2] [--damaged 20] [--only damaged rendered read words]
+    python -m scripts.bench audit [FOLDER …] [--pages 12] [--read 2] [--damaged 20] [--only damaged words …]
 
     damaged    a page of each file is damaged in all ways of damaged_pages.py and drawn, and that of the first file read
     rendered   sound pages are drawn, which is the same for all engines
     read       sound pages are read
-    words      recorded answers in the FOLDERs, and the pages of documents read there, are compared with their elements
+    words      recorded answers in the FOLDERs, and those of finished documents, are compared with their elements
+    formats    finished documents in the FOLDERs are written in every format, and each is compared with the elements
 
 Pages are read with the engine of the settings (ENGINE, PRESET). A false alarm is a page of a sound file with a loss:
 the FOLDERs should hold sound files, and not those whose messages the table in pages/damage.py was written from.
@@ -25,7 +26,7 @@ from types import MappingProxyType
 
 import pymupdf
 
-from scripts.bench import audit_words, damaged_pages
+from scripts.bench import audit_words, damaged_pages, format_words
 from scripts.bench.corpus import drawn
 from scripts.bench.options import create_parser
 from twopass import Document, read
@@ -227,5 +228,6 @@ PARTS: Mapping[str, Callable[[Material], None]] = MappingProxyType(
         "rendered": measure_rendered,
         "read": measure_read,
         "words": lambda material: audit_words.print_words(material.folders),
+        "formats": lambda material: format_words.print_losses(material.folders),
     }
 )

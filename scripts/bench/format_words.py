@@ -26,10 +26,10 @@ class Counts:
     losses: list[tuple[str, Loss]] = field(default_factory=list)
 
 
-def measure(folder: Path) -> None:
-    """Print a row per format for the document.json files below the folder, and a line for each loss."""
+def print_losses(folders: Iterable[Path]) -> None:
+    """Print a row per format for the document.json files in folders of any depth, and a line for each loss."""
     counts, pages = defaultdict[Format, Counts](Counts), 0
-    for path in sorted(folder.rglob("document.json")):
+    for path in (path for folder in folders for path in sorted(folder.rglob("document.json"))):
         document = docjson.loads(path.read_bytes())
         pages += len(document.pages)
         compare(document, CHECKED, counts)

@@ -81,13 +81,11 @@ def unify_delimiters(text: str) -> str:
 
 def delimit_environments(text: str) -> str:
     """The text with delimiters around its display environments, if words stand beside them."""
-    spans = [one.span() for one in _find_delimited(text)]
-    found = [one for one in _ENVIRONMENT.finditer(text) if not any(a < one.start() < b for a, b in spans)]
-    if not found or not _PLAIN_WORD.search(_remove([*found], text)):
+    inside = {place for one in _find_delimited(text) for place in range(one.start() + 1, one.end())}
+    found = [one for one in _ENVIRONMENT.finditer(text) if one.start() not in inside]
+    if not found or not _PLAIN_WORD.search(_remove(found, text)):
         return text
-    return _ENVIRONMENT.sub(
-        lambda one: rf"\[{one[0]}\]" if one.start() in {each.start() for each in found} else one[0], text
-    )
+    return _ENVIRONMENT.sub(lambda one: one[0] if one.start() in inside else rf"\[{one[0]}\]", text)
 
 
 def _find_delimited(text: str) -> list[re.Match[str]]:
