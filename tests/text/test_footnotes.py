@@ -28,6 +28,9 @@ from twopass.text import footnotes
         ("in the PI2 and not in another PI", "2"),
         ("the residents<sup>2</sup> of DB2", "<sup>2</sup>"),
         ("the residents² of DB2", "²"),
+        ("the 10² residents of 5 km² and 7 m²", None),
+        ("5 km<sup>2</sup> for residents<sup>2</sup>", "<sup>2</sup>"),
+        ("5 km² for residents²", "²"),
     ],
 )
 def test_names_that_end_in_a_number_are_no_references(text: str, reference: str | None) -> None:

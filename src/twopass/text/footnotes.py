@@ -11,13 +11,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from twopass.text import prose
+from twopass.text import prose, superscripts
 
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NOTE_MARK = re.compile(
     r"\s*(?:\[\^?(\d{1,3})\]:?|<sup>\s*(\w{1,3}|[*†‡§]+)\s*</sup>|\\\(\s*\^\s*\{?\s*(\w{1,3}|[*†‡§]+)\s*\}?\s*\\\)"
     r"|([⁰¹²³⁴-⁹]{1,3})|(\d{1,3})(?:[.)]?\s+|(?=[^\W\d_]))|([*†‡§]{1,3}))\s*(?=\S)"
 )
+_BASE = re.compile(r"(?:(?<!\w)10|(?<![^\W\d_])[^\W\d_]++)\Z")
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)(\W?)$")
 _ATTACHED = re.compile(r"(?<![^\W\d_])([^\W\d_]++)([.,;:)\]\"”]{0,2})((?:\d{1,3},)*\d{1,3})(?!\w)")
 _WORD, _NUMBERED_WORD = re.compile(r"\w+"), re.compile(r"(?<!\w)\w++(?:,\d{1,3})+(?!\w)")
@@ -55,13 +55,22 @@ def find_reference(text: str, mark: str, others: Sequence[str] = ()) -> tuple[in
     escaped = re.escape(mark)
     forms = [rf"\[\^{escaped}\]", rf"<sup>\s*{escaped}\s*</sup>", rf"\\\(\s*\^\s*\{{?\s*{escaped}\s*\}}?\s*\\\)"]
     if mark.isdigit():
-        forms.append(f"(?<![⁰¹²³⁴-⁹]){mark.translate(_SUPERSCRIPTS)}(?![⁰¹²³⁴-⁹])")
+        forms.append(f"(?<![⁰¹²³⁴-⁹]){superscripts.to_unicode(mark, '^')}(?![⁰¹²³⁴-⁹])")
     elif mark in "*†‡§":
         forms.append(rf"(?<=\S){escaped}(?!{escaped})")
     for form in forms:
-        if match := re.search(form, text):
-            return match.span()
+        for match in re.finditer(form, text):
+            if not _is_exponent(text, match, mark):
+                return match.span()
     return next(_find_attached(text, mark, others), None) if mark.isdigit() else None
+
+
+def _is_exponent(text: str, found: re.Match[str], mark: str) -> bool:
+    """Whether a raised number belongs to what stands before it: as in 10⁶, x² and km²."""
+    base = _BASE.search(text, max(found.start() - _LONGEST_WORD, 0), found.start())
+    if not base or not mark.isdigit() or found.group().startswith("["):
+        return False
+    return base[0] == "10" or (mark in ("2", "3") and (len(base[0]) == 1 or base[0].casefold() in _UNITS))
 
 
 def may_refer(text: str, mark: str, others: Sequence[str]) -> bool:
