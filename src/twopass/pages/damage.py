@@ -154,6 +154,7 @@ _XOBJECT_USE = re.compile(rb"/([^\s/\[\]()<>{}%]+)\s+Do\b")
 _STATE_USE = re.compile(rb"/([^\s/\[\]()<>{}%]+)\s+gs\b")
 _ESCAPE = re.compile(r"#([0-9A-Fa-f]{2})")
 _REFERENCE = re.compile(r"\b(\d+) \d+ R\b")
+# Keys that lead to other pages and to what a click does, not to what the page draws.
 _AWAY = re.compile(r"/(?:Parent|P|Popup|IRT|Dest|A|AA|Metadata|B)(?: |(?=\[))(?:\d+ \d+ R|\[[^]]*])")
 
 
@@ -369,19 +370,19 @@ class _Search:
         is_hidden = self._mupdf.pdf_to_int(self._get(annotation, "F")) & _HIDDEN
         if is_hidden or self._get_name(annotation, "Subtype") in _UNDRAWN:
             return
-        look = self._get(self._get(annotation, "AP"), "N")
-        if self._is_choice(look):
-            look = self._get(look, self._get_name(annotation, "AS") or "Off")
-        if self._is_dangling(look) or (look.m_internal and not self._mupdf.pdf_is_stream(look)):
+        appearance = self._get(self._get(annotation, "AP"), "N")
+        if self._is_choice(appearance):
+            appearance = self._get(appearance, self._get_name(annotation, "AS") or "Off")
+        if self._is_dangling(appearance) or (appearance.m_internal and not self._mupdf.pdf_is_stream(appearance)):
             yield Fault("the appearance of an annotation or form field is missing or damaged")
-        elif look.m_internal:
+        elif appearance.m_internal:
             root = self._get(self._mupdf.pdf_trailer(self._pdf), "Root")
-            yield from self._search_form(look, (self._get(self._get(root, "AcroForm"), "DR"),))
+            yield from self._search_form(appearance, (self._get(self._get(root, "AcroForm"), "DR"),))
 
-    def _is_choice(self, look: Any) -> bool:
+    def _is_choice(self, appearance: Any) -> bool:
         """Whether this is one appearance for each state of a check box, not an appearance that lost its stream."""
-        is_dictionary = self._mupdf.pdf_is_dict(look) and not self._mupdf.pdf_is_stream(look)
-        return is_dictionary and not self._get(look, "BBox").m_internal
+        is_dictionary = self._mupdf.pdf_is_dict(appearance) and not self._mupdf.pdf_is_stream(appearance)
+        return is_dictionary and not self._get(appearance, "BBox").m_internal
 
     def _look_up(self, resources: Sequence[Any], kind: str, name: str) -> Any:
         """The dictionary with this name, or None; MuPDF looks into the resources around the content, too."""

@@ -44,7 +44,7 @@ _KINDS: Mapping[Flag, FindingKind] = MappingProxyType(
     }
 )
 _CUT = frozenset({Flag.CUT_OFF, Flag.LOOP, Flag.REPETITION_CUT})
-_IN_USE = frozenset({State.READ, State.REPAIRED})
+_WITH_ANSWER = frozenset({State.READ, State.REPAIRED})  # the page shows what an answer says
 _KINDS_BY_CODE = MappingProxyType({kind.code: kind for kind in FindingKind if kind.is_loss})
 
 
@@ -137,7 +137,7 @@ def _find_lost_words(page: PageContext, first: Checkpoint, second: Checkpoint) -
     An answer of pass 2 may have words of its neighbours: those of its words are lost that no element of the page has.
     What is cut from repetitions, and what pass 2 replaced by a better reading, is not counted here.
     """
-    if page.job.task is not Task.DOCUMENT or second.page.state not in _IN_USE:
+    if page.job.task is not Task.DOCUMENT or second.page.state not in _WITH_ANSWER:
         return
     if first.completions and not Rung(RungName.NORMAL, first.completions[-1].prompt).detects:
         yield from _report_lost(page.family.account(first.completions[-1].text, first.elements).lost)
