@@ -66,6 +66,7 @@ def test_a_number_alone_may_be_one(text: str, value: int, is_plain: bool) -> Non
             "mix",
             "IBAN",
             "3 %",
+            "15²",
         ),
     ],
 )
@@ -82,6 +83,7 @@ def test_other_texts_are_none(text: str) -> None:
         ("Seite 3 Jahresbericht", "Jahresbericht", 3),
         ("Form 12-A Page 3 of 12 Rev. 2024", "Form 12-A Rev. 2024", 3),
         ("Water Board | 12 | 2024", "Water Board  | 2024", 12),
+        ("12 | Springs²", "Springs", 12),
         ("FY 2011 GSA • OCSIT ANNUAL REPORT 15", "FY 2011 GSA • OCSIT ANNUAL REPORT", 15),
     ],
 )

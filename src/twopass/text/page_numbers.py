@@ -51,6 +51,7 @@ _COUNTED = re.compile(
     rf"|(?:{_MONTH})\.?",
     re.IGNORECASE,
 )
+_RAISED = re.compile("[⁰¹²³⁴-⁹]")  # marks of notes and exponents, which are no digits of the number before them
 _AT_START = re.compile(r"(\d{1,3})(?:\s*[|·•–—]\s*|\s+)(?=[^\W\d_])")
 _BETWEEN = re.compile(r"\s[|·•–—]\s(\d{1,3})(?=\s[|·•–—]\s)")
 _AT_END = re.compile(r"(?: ?[|·•–—] ?| )(\d{1,3})$")
@@ -77,7 +78,7 @@ class NumberedTitle(NamedTuple):
 
 def parse(text: str) -> PageNumber | None:
     """The page number that a text is; None if it is anything else."""
-    if len(text) > _MAX_LENGTH:
+    if len(text) > _MAX_LENGTH or _RAISED.search(text):
         return None
     text = _normalize(text)
     if number := _parse_named(text) or _parse_named(_strip_signs(text)):
@@ -94,7 +95,7 @@ def split(text: str) -> NumberedTitle | None:
     """A line apart from the page number in it; None if it has none, or nothing else."""
     if len(text) > _MAX_TITLE:
         return None
-    text = " ".join(_normalize(text).split())
+    text = " ".join(_normalize(_RAISED.sub("", text)).split())
     words = text.split(" ")
     for start, end in _list_places(words):
         title = _strip_signs(" ".join([*words[:start], *words[end:]]))
