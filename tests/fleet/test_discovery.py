@@ -56,9 +56,10 @@ def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Pa
         (folder / name).touch()
     (folder / "more").symlink_to(other)
     (folder / "gone.pdf").symlink_to(tmp_path / "nowhere.pdf")
+    (folder / "ring.pdf").symlink_to(folder / "ring.pdf")
     os.mkfifo(folder / "pipe.pdf")
 
-    found = asyncio.run(find_documents([str(folder)], Settings(), ()))
+    found = asyncio.run(find_documents([str(folder)], Settings(), (str(tmp_path / "out"),)))
 
     reasons = {Path(file.name).name: file.reason.partition(";")[0] for file in found.skipped}
     assert [document.location for document in found.documents] == [str(folder / "a.pdf")]
@@ -68,6 +69,7 @@ def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Pa
         "mail.EML": ".eml is no PDF or image",
         "more": "a link to a folder",
         "pipe.pdf": "not a regular file",
+        "ring.pdf": "a link to a file that does not exist",
     }
 
 

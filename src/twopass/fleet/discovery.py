@@ -145,7 +145,7 @@ def _list_folder(folder: Path, excluded: Sequence[Path]) -> Found:
         for name in (*files, *(name for name in folders if os.path.islink(os.path.join(parent, name))))
     ]
     for path in sorted(paths):
-        if any(map(path.resolve().is_relative_to, excluded)):
+        if any(map(Path(os.path.realpath(path)).is_relative_to, excluded)):  # Path.resolve fails for links in a ring
             continue
         if reason := _find_reason(path):
             found.skipped.append(Skipped(str(path), reason))
