@@ -69,6 +69,18 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "strong text": (block("text", "**Note:** this"), {"text": "Note: this", "markdown": "**Note:** this"}),
     "coloneqq": (block("text", "\\( a \\coloneqq b \\)"), {"text": "\\( a := b \\)"}),
     "entities": (block("text", "a &lt; b &amp;gt; c"), {"text": "a < b > c"}),
+    "entities with other names": (
+        block("text", "&euro;5 &plusmn; &frac12; f&uuml;r AT&T; &Corp; R&D &copy 2020"),
+        {"text": "€5 ± ½ für AT&T; &Corp; R&D &copy 2020"},
+    ),
+    "marks in tags": (
+        block("text", "In 2007<sup>12</sup> H<sub>2</sub>O of 1<sup>st</sup> grade"),
+        {"text": "In 2007¹² H₂O of 1st grade"},
+    ),
+    "amounts of money beside a formula": (
+        block("equation", "costs $5 and $7 if $$a=b$$"),
+        {"text": "costs $5 and $7 if \\[a=b\\]"},
+    ),
     "breaks": (block("text", "a<br>b"), {"text": "a\nb"}),
     "hyphens": (
         block("text", "a daisy- chain, 01- C, Ein- und Ausgang"),

@@ -40,6 +40,7 @@ def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
             "<table><tr><td>905<sup>1</sup></td><td>402<SUP>b</SUP></td><td>H<sub>2</sub>O, 1<sup>st</sup>",
             [(0, 0, 1, 1, "905¹", False), (0, 1, 1, 1, "402ᵇ", False), (0, 2, 1, 1, "H₂O, 1st", False)],
         ),
+        ("<table><tr><td>3<sup><b>1</b></sup><hr>x", [(0, 0, 1, 1, "3¹\nx", False)]),
         ("<table>loose<tr></tr><tr><td>a", [(0, 0, 1, 1, "loose", False), (1, 0, 1, 1, "a", False)]),
         ("<table><tr>x<td>a</td>y<td>b", [(0, 0, 1, 1, "x\na\ny", False), (0, 1, 1, 1, "b", False)]),
         ("<TABLE><TR><TD>a</TD></TR></TABLE>", [(0, 0, 1, 1, "a", False)]),

@@ -28,7 +28,7 @@ _ROW = re.compile(
 )
 _CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=<t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
 _BREAK = re.compile(
-    r"</?(?:br|p|li|ul|ol|div|d[dtl]|h[1-6]|pre|caption|figcaption)\b[^<>]*>|</t[dh]\s*>", flags=re.IGNORECASE
+    r"</?(?:br|hr|p|li|ul|ol|div|d[dtl]|h[1-6]|pre|caption|figcaption)\b[^<>]*>|</t[dh]\s*>", flags=re.IGNORECASE
 )
 _SPAN = re.compile(r"(row|col)span\s*=\s*[\"']?\s*(\d{1,6})", flags=re.IGNORECASE)
 _STYLE_TAG = re.compile(
@@ -229,8 +229,8 @@ def clean_cell_text(text: str) -> str:
 
     Of a picture that no element shows, the words that stand for it remain.
     """
-    text = superscripts.replace_tags(_BREAK.sub("\n", _PICTURE.sub(_read_alt, text)))
-    text = prose.unescape(_STYLE_TAG.sub("", text))
+    text = _STYLE_TAG.sub("", _BREAK.sub("\n", _PICTURE.sub(_read_alt, text)))
+    text = prose.unescape(superscripts.replace_tags(text))
     if _ENTITY.search(text):
         text = prose.unescape(text)
     lines = (" ".join(line.split()) for line in text.splitlines())

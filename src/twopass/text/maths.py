@@ -22,7 +22,7 @@ _ENVIRONMENT = re.compile(  # of a display formula, which needs no delimiters
 )
 _PLAIN_WORD = re.compile(r"(?<![^\W_])(?<!\\)[^\W\d_]{2,}")
 _DELIMITED = re.compile(
-    rf"{_DISPLAY.pattern}|\\\((?P<inline>(?:[^\\]|\\[^()])++)\\\)|(?<![\\$])\$(?P<dollar>[^$\n]++)\$"
+    rf"{_DISPLAY.pattern}|\\\((?P<inline>(?:[^\\]|\\[^()])++)\\\)|(?<![\\$])\$(?P<dollar>[^$\n]++)\$(?![\d$])"
 )
 _DELIMITER = re.compile(r"(?:\\[()\[\]]|(?<!\\)\$\$?)")
 _UNSTARRED = {"align": "aligned", "gather": "gathered", "multline": "gathered", "equation": "gathered"}

@@ -100,6 +100,11 @@ def test_blanks_within_dollars_go_and_those_around_them_stay() -> None:
     assert cleanup.clean_text("is $ x^2 $ and $y = 2$ or $z$ here", 50) == ("is $x^2$ and $y = 2$ or $z$ here", False)
 
 
+def test_marks_in_tags_are_raised_and_lowered() -> None:
+    """No digit of a mark joins its number."""
+    assert cleanup.clean_text("2007<sup>12</sup>, H<sub>2</sub>O", 50) == ("2007¹², H₂O", False)
+
+
 def test_a_chart_of_lines_is_a_table() -> None:
     """The first line is the header."""
     table = cleanup.parse_chart("Year | Rain\n2023 | 610\n2024 | 480")

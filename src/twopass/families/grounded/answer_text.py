@@ -6,14 +6,14 @@ import re
 from functools import partial
 from html import unescape
 
-from twopass.text import hyphenation, maths, prose
+from twopass.text import hyphenation, maths, prose, superscripts
 
 _MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
 _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
 _CENTER_TAG = re.compile(r"</?center\s*>", flags=re.IGNORECASE)
 _BREAK = re.compile(r"(?:(?<![ \t])[ \t]+)?<br\s*/?>[ \t]*\n?", flags=re.IGNORECASE)
 _DOUBLE_ESCAPED = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
-_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
+_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
 _EMPHASIS = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
 _NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
 _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
@@ -43,7 +43,7 @@ def clean_prose(text: str) -> str:
 
     Take tables out first: a decoded `&lt;td&gt;` looks like a tag.
     """
-    text = _BREAK.sub("\n", fix_markup(text))
+    text = superscripts.replace_tags(_BREAK.sub("\n", fix_markup(text)))
     text = _ENTITY.sub(lambda found: unescape(found.group()), _DOUBLE_ESCAPED.sub("&", text))
     text = "\n".join(line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", text).strip()

@@ -10,7 +10,7 @@ from itertools import groupby
 from twopass.document import Table
 from twopass.families import table_parser
 from twopass.families.grounded import loops
-from twopass.text import maths
+from twopass.text import maths, superscripts
 
 REPEATS = 10  # copies from which a repetition is a loop
 _MIN_UNIT = 10  # characters of a unit that repeats
@@ -35,7 +35,7 @@ def clean_text(text: str, is_long_from: int) -> tuple[str, bool]:
     text, was_cut = cut_repetition(text, is_long_from)
     if is_boilerplate(text):
         return "", was_cut
-    text = _BULLET.sub(r"\1- ", text)
+    text = superscripts.replace_tags(_BULLET.sub(r"\1- ", text))
     return _MATHS.sub(lambda found: f"${found[1]}$" if found[1] else found.group(), text).strip(), was_cut
 
 
