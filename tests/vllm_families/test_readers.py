@@ -276,9 +276,9 @@ async def test_a_core_that_is_killed_loses_nothing(running: Running, tmp_path: P
     result = await job
 
     assert (result.status, alone.status) == (CUT_OFF, CUT_OFF)
-    cut_off = [problem.code for problem in alone.problems]
-    assert [problem.code for problem in result.problems] == [*cut_off, Code.ENGINE_DEAD]
-    assert set(cut_off) == {Code.TRUNCATED}
+    undisturbed = [problem.code for problem in alone.problems]
+    assert [problem.code for problem in result.problems] == [*undisturbed, Code.ENGINE_DEAD]
+    assert set(undisturbed) <= {Code.TRUNCATED, Code.UNKNOWN_CHARACTERS}  # of random weights
     assert load(tmp_path / "out", "document.json") == load(tmp_path / "alone", "document.json")
 
 
