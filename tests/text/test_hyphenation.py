@@ -41,6 +41,7 @@ def test_a_word_that_the_line_end_breaks_is_whole_again(broken: str) -> None:
         "carbon-\nfree", "cross-\nborder", "Ten-\nyear", "depth-of-\nwater", "day-to-\nday", "Anglo-\nSaxon", "X-\nray",
         "COVID-\n19", "DNA-\nbased", "2019-\n2021", "KX-\n7b", "non-\u2011\nx", "example.org/tide-\ntable",
         "night-watch@quay-\nhouse", "carbon\u2010\nfree",
+        "built-\nin", "follow-\nup", "twenty-\nfirst", "anti-\ninflammatory", "intra-\ninterviewer", "quasi-\nmarket",
         "long-\nterm", "Short-\nterm", "well-\nknown", "large-\nscale", "real-\ntime", "full-\ntime",
     ],
 )  # fmt: skip
@@ -50,9 +51,10 @@ def test_a_hyphen_that_may_belong_to_the_word_stays(broken: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "language"), [("franco-\nallemande", "fr"), ("italo-\nfrancese", "it"), ("hispano-\nluso", "es")]
+    ("broken", "language"),
+    [("franco-\nallemande", "fr"), ("italo-\nfrancese", "it"), ("hispano-\nluso", "es"), ("mi-\ntemps", "fr")],
 )
-def test_a_word_that_is_listed_only_with_its_hyphen_keeps_it(broken: str, language: str) -> None:
+def test_a_word_that_is_not_listed_without_its_hyphen_keeps_it(broken: str, language: str) -> None:
     """Also where one half is no word, and in languages that write compounds as one word."""
     assert join(broken, language=language) == broken.replace("\n", "")
 

@@ -30,8 +30,17 @@ CONJUNCTIONS = frozenset(_CONJUNCTIONS.split())
 # Languages that write compounds as one word. In German, a second noun behind a hyphen begins with a capital.
 _COMPOUNDING = frozenset(("nl", "da", "sv", "nb", "nn", "no", "is", "fi", "et", "hu", "it"))
 # Words that the English list has with a hyphen and without one, and that have one in print: "longterm", "wellknown".
-_LISTED_MODIFIERS = "deep far fine full hard ill large left long ready real right second self short well"
+_LISTED_MODIFIERS = (
+    "built deep far fine follow full hard ill large left long ready real right second self short well"
+    " twenty thirty forty fifty sixty seventy eighty ninety"
+)
 _MODIFIERS = frozenset(_LISTED_MODIFIERS.split())
+# In front of a word, and together no listed word: the hyphen may be one that is always written.
+_LISTED_PREFIXES = (
+    "anti counter demi ex extra infra inter intra macro meta mi mid mini multi neo non pan post pre pro pseudo quasi"
+    " semi sub super supra trans ultra vice"
+)
+_PREFIXES = frozenset(_LISTED_PREFIXES.split())
 # Endings that word lists have, and that no compound has behind its hyphen.
 _ENDINGS = frozenset(("ly", "er", "ers", "al", "ment", "ments", "mente", "ism", "isms"))
 
@@ -107,9 +116,15 @@ class Vocabulary:
         return Joint.HYPHEN if is_compound else Joint.NOTHING
 
     def _is_written_with_hyphen(self, left: str, right: str, language: str | None) -> bool:
-        """Whether the list has the word with its hyphen, and without it not, or as one that few people write."""
-        is_listed = _is_listed(f"{left}-{right}".casefold(), (language or "")[:2])
-        return is_listed and (left.casefold() in _MODIFIERS or not self._has(left + right, language))
+        """Whether the word is listed with its hyphen, or begins with a prefix, and is not listed without a hyphen.
+
+        The list also has words without a hyphen that few people write so.
+        """
+        first, has_whole = left.casefold(), self._has(left + right, language)
+        if not has_whole and first in _PREFIXES and self._has(right, language):
+            return True
+        is_unusual = first in _MODIFIERS or (first[-1] == right[0] and first[-1] in "aei")
+        return (is_unusual or not has_whole) and _is_listed(f"{left}-{right}".casefold(), (language or "")[:2])
 
     def _has(self, word: str, language: str | None) -> bool:
         """Whether the document or its language has the word."""
