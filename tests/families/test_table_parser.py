@@ -41,6 +41,17 @@ def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
             [(0, 0, 1, 1, "905¹", False), (0, 1, 1, 1, "402ᵇ", False), (0, 2, 1, 1, "H₂O, 1st", False)],
         ),
         ("<table><tr><td>3<sup><b>1</b></sup><hr>x", [(0, 0, 1, 1, "3¹\nx", False)]),
+        (
+            "<table><caption>Tolls</caption><tr><td>a<td>b</tr>by quay<tr><td>c<td>d</table>",
+            [
+                (0, 0, 1, 2, "Tolls", False),
+                (1, 0, 1, 1, "a", False),
+                (1, 1, 1, 1, "b", False),
+                (2, 0, 1, 2, "by quay", False),
+                (3, 0, 1, 1, "c", False),
+                (3, 1, 1, 1, "d", False),
+            ],
+        ),
         ("<table>loose<tr></tr><tr><td>a", [(0, 0, 1, 1, "loose", False), (1, 0, 1, 1, "a", False)]),
         ("<table><tr>x<td>a</td>y<td>b", [(0, 0, 1, 1, "x\na\ny", False), (0, 1, 1, 1, "b", False)]),
         ("<TABLE><TR><TD>a</TD></TR></TABLE>", [(0, 0, 1, 1, "a", False)]),
@@ -214,6 +225,7 @@ def test_text_beside_a_table_becomes_rows_of_it() -> None:
         ("```html\n", "\n```"),
         ('<div style="text-align: center">', "</div>"),
         ('<?xml version="1.0"?>\n<html lang="de"><body>', "</body></html>"),
+        ("<p><b><em>", "</em></b></p>"),
         ("<!-- page 3 -->", "<!-- end -->"),
     ],
 )
@@ -231,6 +243,13 @@ def test_the_title_of_the_frame_is_text() -> None:
     title, _ = table_parser.split_tables("<html><head><title>Tolls</title></head><table><tr><td>a</td></tr></table>")
 
     assert title.text.strip() == "Tolls"
+
+
+def test_a_table_without_cells_shows_nothing() -> None:
+    """No format writes the frame of a table that has no cell."""
+    table = table_parser.parse_html("<table><tr></tr><tr></tr></table>")
+
+    assert (table.rows, table.cells, table.markdown) == (0, (), "")
 
 
 def test_a_fence_of_code_below_a_table_stays() -> None:

@@ -47,7 +47,7 @@ _FRAME_TAG = re.compile(
     flags=re.DOTALL | re.IGNORECASE,
 )
 _BOX_TAG = re.compile(r"</?(?:div|section|article|main|figure|figcaption|center|p)\b[^<>]*>", flags=re.IGNORECASE)
-_SPAN_TAG = re.compile(r"</?(?:span|font)\b[^<>]*>", flags=re.IGNORECASE)
+_SPAN_TAG = re.compile(r"</?(?:span|font|b|i|u|em|strong|small)\b[^<>]*>", flags=re.IGNORECASE)
 _COMMENT = re.compile(r"<!--(?:(?!-->|<!--).)*+-->", flags=re.DOTALL)
 _EMPTY_ROWS = re.compile(r"(?<=</tr>)\s*(?:<tr\b[^<>]*/>\s*)+", flags=re.IGNORECASE)
 _FENCE_BEGIN, _FENCE_END = re.compile(r"^[ \t]*```[\w-]*\s*\Z", flags=re.MULTILINE), re.compile(r"\A\s*```(?!\S)")
@@ -179,6 +179,7 @@ def parse_html(text: str) -> Table:
     """Parse an HTML table. Text in a row but outside its cells goes to the nearest cell."""
     text = _EMPTY_ROWS.sub(_open_rows, _COMMENT.sub("", _flatten_nested_tables(text)))
     rows: list[list[_UnplacedCell]] = []
+    beside = set[int]()  # rows that are text between others, such as a caption
     in_head, at, has_loose_text = False, 0, False
     for row in _ROW.finditer(text):
         content, start = row["content"], row.start("content")
@@ -192,9 +193,12 @@ def parse_html(text: str) -> Table:
             cells[:1] = [first_cell._replace(text=f"{stray}\n{first_cell.text}".strip())]
         # A row without cells is one nevertheless: cells above may span it. Text before it takes its place.
         if cells or (row["begun"] and row["ended"] and not has_loose_text):
+            if not row["begun"] and not first:
+                beside.add(len(rows))
             rows.append(cells)
         has_loose_text = bool(stray) and not row["begun"]
-    return _place_cells(rows)
+    columns = max((sum(cell.cols for cell in row) for row in rows), default=1)
+    return _place_cells([[row[0]._replace(cols=columns)] if n in beside else row for n, row in enumerate(rows)])
 
 
 def _open_rows(found: re.Match[str]) -> str:

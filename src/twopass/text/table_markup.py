@@ -86,5 +86,7 @@ def _to_tag(cell: Cell, escape_text: Callable[[str], str]) -> str:
 
 def to_gfm(rows: Sequence[Sequence[str]], columns: int) -> str:
     """Write escaped texts as a GFM table. The first row becomes the header row, which GFM requires."""
+    if not rows:
+        return ""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([*lines[:1], "|" + " --- |" * columns, *lines[1:]])
