@@ -40,7 +40,8 @@ FORMULAS = (
 CELLS = (
     "", "@", "@ @", "@<br>@", "<p>@</p><p>@</p>", "- @\n- @", "<ul><li>@</li><li>@</li></ul>", r"@ \(@\) $@$",
     "&lt;@&gt;",
-    "<ol><li>@<li>@</ol>", "<div>@</div><div>@</div>", "<!-- x --><a href='b'>@</a> <code>@</code> <del>@</del>",
+    "<ol><li>@<li>@</ol>", "@<hr>@", "<div>@</div><div>@</div>",
+    "<!-- x --><a href='b'>@</a> <code>@</code> <del>@</del>",
     "![@](a.png)", "<img src=x alt='@ @'>", "<img src=x>", "<table><tr><td>@</td></tr><tr><td>@</td></tr></table>",
 )  # fmt: skip
 ROWS = (

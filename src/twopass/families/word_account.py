@@ -16,8 +16,8 @@ from twopass.text import prose
 _HTML = re.compile(
     r"<!doctype\b[^<>]*>|<\?xml\b[^<>]*>|<style\b[^<>]*>(?:[^<]|<(?!/?style\b))*+</style\s*>"
     r"|<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->"
-    r"|</?(?:html|head|body|meta|link|title|table|caption|colgroup|col|thead|tbody|tfoot|tr|td|th|br|p|a|b|i|s|u|em|strong"
-    r"|d[dtl]|h[1-6]|del|ins|pre|code|mark|small|span|center|div|font|section|article|main|figure|figcaption|ul|ol|li"
+    r"|</?(?:html|head|body|meta|link|title|table|caption|colgroup|col|thead|tbody|tfoot|tr|td|th|br|hr|p|a|b|i|s|u|em"
+    r"|strong|d[dtl]|h[1-6]|del|ins|pre|code|mark|small|span|center|div|font|section|article|main|figure|figcaption|ul|ol|li"
     r"|sub|sup|smiles|[felux]cel|ched|rhed|srow|nl)\b[^<>]*>",
     flags=re.DOTALL | re.IGNORECASE,
 )
