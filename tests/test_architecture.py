@@ -178,7 +178,10 @@ HOMES = {
     "ray": {"fleet/endpoints/ray_cluster.py"},
     "rich": {"cli/", "fleet/display.py"},
     "typer": {"cli/"},
-    "triton": {f"engines/vllm/plugin/{name}.py" for name in ("ngram_kernel", "sam_kernel", "speculator")},
+    "triton": {
+        "engines/vllm/kernels.py",
+        *(f"engines/vllm/plugin/{name}.py" for name in ("ngram_kernel", "sam_kernel", "speculator")),
+    },
 }
 
 
