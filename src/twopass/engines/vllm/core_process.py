@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from twopass.engines.vllm import plugin
@@ -27,6 +28,7 @@ class CoreProcess:
     def __init__(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> None:
         """Start the process, which alone gets `variables`."""
         self.import_seconds = _import_vllm()
+        plugin.register_class(Path(arguments["model"]))
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.transformers_utils.config import maybe_register_config_serialize_by_value
         from vllm.usage.usage_lib import UsageContext

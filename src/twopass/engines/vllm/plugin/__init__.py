@@ -5,7 +5,9 @@ vLLM finds `register` through the entry point `vllm.general_plugins`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 CLASSES = {  # model -> vLLM's name of its architecture, and our class
     "deepseek_ocr": ("DeepseekOCRForCausalLM", "twopass.engines.vllm.plugin.model:DeepseekOcr"),
@@ -61,3 +63,18 @@ def activate(find_changed_parts: Callable[[str], Mapping[str, str]] | None = Non
     for model, (architecture, path) in CLASSES.items():
         if model not in reasons:
             ModelRegistry.register_model(architecture, path)
+
+
+def register_class(folder: Path) -> None:
+    """Replace the name of this folder's model by its class, in a process that starts cores, after `activate`.
+
+    To inspect a class that it knows by name, vLLM starts a process that imports everything again, unless it has a
+    cache: 12 to 19 s. Plugins come first, because this one registers names.
+    """
+    from vllm import ModelRegistry
+    from vllm.plugins import load_general_plugins
+
+    load_general_plugins()
+    for architecture in json.loads((folder / "config.json").read_text()).get("architectures", ()):
+        if registered := ModelRegistry.models.get(architecture):
+            ModelRegistry.register_model(architecture, registered.load_model_cls())
