@@ -85,9 +85,15 @@ ENTRYPOINT ["python3", "/app/handler.py"]
 
 # The image without weights: MODEL_DIR, RunPod's cached model or the network volume has them, or ALLOW_DOWNLOAD fetches them.
 FROM packages AS gpu
+# The Triton kernels of vLLM that a GPU was seen to use, compiled without one: for A100, RTX 3090, L4 and RTX 4090, H100 and
+# H200, B200. The installation of the code adds its own.
+RUN --mount=type=bind,source=src/twopass/engines/vllm/kernels.py,target=/record/kernels.py \
+    --mount=type=bind,source=src/twopass/engines/vllm/kernels.jsonl,target=/record/kernels.jsonl \
+    TRITON_CACHE_DIR=/caches/all/triton python3 /record/kernels.py 80 86 89 90 100
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
-RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && twopass warm-up --kernels 80,86,89,90,100
 COPY handler.py ./
 COPY scripts ./scripts
 COPY samples ./samples
@@ -97,9 +103,13 @@ FROM packages AS gpu-baked
 # Not below /runpod-volume, where a mounted volume would hide them. The code is copied again, above the weights: if this
 # stage began with the one above, every change of the code would send the weights again.
 COPY --from=weights /models /models
+RUN --mount=type=bind,source=src/twopass/engines/vllm/kernels.py,target=/record/kernels.py \
+    --mount=type=bind,source=src/twopass/engines/vllm/kernels.jsonl,target=/record/kernels.jsonl \
+    TRITON_CACHE_DIR=/caches/all/triton python3 /record/kernels.py 80 86 89 90 100
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
-RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && twopass warm-up --kernels 80,86,89,90,100
 COPY handler.py ./
 COPY scripts ./scripts
 COPY samples ./samples

@@ -79,7 +79,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 # Modules that may import less than their room: what runs inside vLLM's processes stays light.
-LIGHT = {"engines.vllm.plugin": ("engines.vllm.plugin", "engines.vllm.tiling", "models", "pages")}
+LIGHT = {
+    "engines.vllm.plugin": ("engines.vllm.plugin", "engines.vllm.kernels", "engines.vllm.tiling", "models", "pages")
+}
 SHARED = ("audit", "fallback", "page_context")  # what both passes and stored pages need
 STEPS = ("fetch", "render", "pass1", "pass2", "enrich", "assemble", "document_folder", "canary")
 

@@ -121,6 +121,19 @@ def test_compiled_kernels_are_where_the_setting_says(monkeypatch: pytest.MonkeyP
         assert Path(os.environ[name]).parent.parent == tmp_path
 
 
+def test_the_image_compiles_kernels_where_the_engine_looks_for_them() -> None:
+    """A step before the code compiles those of vLLM, and the installation of the code adds its own, for equal chips."""
+    folder = startup.kernel_folder(Path("/caches"))
+    for target in ("gpu", "gpu-baked"):
+        lines = find_stage(target)
+        (first,) = (line for line in lines if "/record/kernels.py " in line)
+        (second,) = (line for line in lines if "warm-up --kernels" in line)
+
+        assert f"TRITON_CACHE_DIR={folder} python3 /record/kernels.py" in first
+        assert first.rpartition("kernels.py ")[2].split() == second.split()[-1].split(",")
+        assert lines.index("COPY caches /caches") < lines.index(first) < lines.index(second)
+
+
 def test_the_weights_stage_has_every_file_that_it_imports(tmp_path: Path) -> None:
     """The stage's program, run with only the files that its COPY lines name, downloads a model from a hub."""
     for line in find_stage("weights"):

@@ -44,7 +44,7 @@ def test_a_start_finds_each_kernel_that_was_compiled_from_the_record_of_another(
     recorded, compiled, record = tmp_path / "recorded", tmp_path / "compiled", tmp_path / "record.jsonl"
     run(recorded, "-c", LAUNCH, str(record))
 
-    run(compiled, "-m", "twopass.engines.vllm.kernels", str(record), "90")
+    run(compiled, "-m", "twopass.engines.vllm.kernels", "90", "--record", str(record))
     before = read_binaries(compiled)
     run(compiled, "-c", LAUNCH)
 
@@ -57,7 +57,7 @@ def test_a_record_of_one_chip_serves_others(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     run(tmp_path / "recorded", "-c", LAUNCH, str(record))
 
-    run(tmp_path / "compiled", "-m", "twopass.engines.vllm.kernels", str(record), "80", "89")
+    run(tmp_path / "compiled", "-m", "twopass.engines.vllm.kernels", "80", "89", "--record", str(record))
 
     assert len(read_binaries(tmp_path / "compiled")) == 4
 
@@ -68,6 +68,19 @@ def test_a_kernel_that_no_longer_exists_is_left_out(tmp_path: Path) -> None:
     run(tmp_path / "recorded", "-c", LAUNCH, str(record))
     record.write_text(record.read_text().replace('"scale"', '"removed"', 1))
 
-    run(tmp_path / "compiled", "-m", "twopass.engines.vllm.kernels", str(record), "90")
+    run(tmp_path / "compiled", "-m", "twopass.engines.vllm.kernels", "90", "--record", str(record))
+
+    assert len(read_binaries(tmp_path / "compiled")) == 1
+
+
+def test_a_variant_that_cannot_be_compiled_is_left_out(tmp_path: Path) -> None:
+    """A record of another Triton fails no build, and one of a version without a module fails none either."""
+    record = tmp_path / "record.jsonl"
+    run(tmp_path / "recorded", "-c", LAUNCH, str(record))
+    first, second = record.read_text().splitlines()
+    moved = first.replace("tests.fakes.recorded_kernel", "tests.fakes.removed", 1)
+    record.write_text("\n".join([first.replace('"*fp32"', '"*unknown"'), moved, second]))
+
+    run(tmp_path / "compiled", "-m", "twopass.engines.vllm.kernels", "90", "--record", str(record))
 
     assert len(read_binaries(tmp_path / "compiled")) == 1

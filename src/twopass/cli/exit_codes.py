@@ -47,7 +47,11 @@ OUTCOMES: Mapping[str, Mapping[Exit, str]] = {  # command -> its exit codes
     "reparse": {Exit.SUCCESS: "written", Exit.FAILED: "not written", Exit.USAGE: _WRONG_USE},
     "parse-answer": {Exit.SUCCESS: "parsed", Exit.USAGE: _WRONG_USE},
     "schema": {Exit.SUCCESS: "printed", Exit.USAGE: _WRONG_USE},
-    "warm-up": {Exit.SUCCESS: "filled", Exit.FAILED: "the engine did not start", Exit.USAGE: _WRONG_USE},
+    "warm-up": {
+        Exit.SUCCESS: "filled",
+        Exit.FAILED: "the engine did not start, or no kernel was compiled",
+        Exit.USAGE: _WRONG_USE,
+    },
     "download-weights": {
         Exit.SUCCESS: "the folders are complete and correct",
         Exit.FAILED: "one is not",

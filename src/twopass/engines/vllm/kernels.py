@@ -1,13 +1,15 @@
 """Compile Triton kernels without a GPU, in an image's build, in the variants that a start on a GPU recorded.
 
 Triton finds compiled kernels by hashes of source, variant and compiler; they contain no GPU, driver or path. A variant
-that was not recorded is compiled when it is needed, as all are without this.
+that was not recorded is compiled when it is needed, as all are without this. kernels.jsonl has those of an H200;
+`twopass warm-up --record` adds to a file what another GPU needs.
 
-    python -m twopass.engines.vllm.kernels RECORD CAPABILITY...   # 80 90: into TRITON_CACHE_DIR
+    python -m twopass.engines.vllm.kernels 80 90   # compute capabilities; into TRITON_CACHE_DIR
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib
 import json
@@ -15,10 +17,13 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+RECORDED = Path(__file__).with_name("kernels.jsonl")
+RECORD_VARIABLE = "TWOPASS_RECORD_KERNELS"  # names the file in which a core records its kernels
 # What a launch chooses. All other options follow from the chip and from Triton's version.
 LAUNCH_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "launch_pdl", "launch_cooperative_grid")
 
@@ -62,19 +67,27 @@ def record(file: Path) -> None:
     knobs.runtime.jit_post_compile_hook = write
 
 
-def compile_recorded(file: Path, capabilities: Sequence[int], processes: int) -> list[Variant]:
-    """Compile all variants of the file for chips with these compute capabilities; returns those without a kernel.
+def merge(file: Path) -> int:
+    """Sort the file's lines and remove repeated ones; returns how many remain."""
+    lines = sorted(set(file.read_text().splitlines()))
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return len(lines)
 
-    In processes, because threads wait for each other in Triton: 14 of them took three times as long.
+
+def compile_recorded(file: Path, capabilities: Sequence[int], processes: int) -> Mapping[str, int]:
+    """Compile all variants of the file for chips with these compute capabilities.
+
+    Returns how many were compiled, of how many there is no kernel here, and how many failed. In processes, because
+    threads wait for each other in Triton: 14 of them took three times as long.
     """
-    variants = [Variant(**json.loads(line)) for line in dict.fromkeys(file.read_text().splitlines())]
+    variants = [Variant(**json.loads(line)) for line in file.read_text().splitlines()]
     kernels = _find_kernels(variants)
     known = [variant for variant in variants if (variant.module, variant.name) in kernels]
     jobs = [(kernels[variant.module, variant.name], variant, one) for variant in known for one in capabilities]
     with multiprocessing.get_context("fork").Pool(processes, _set_jobs, (jobs,)) as pool:
-        for _ in pool.imap_unordered(_compile, range(len(jobs))):
-            pass
-    return [variant for variant in variants if variant not in known]
+        results = list(pool.imap_unordered(_compile, range(len(jobs))))
+    missing = (len(variants) - len(known)) * len(capabilities)
+    return {"compiled": sum(results), "missing": missing, "failed": len(results) - sum(results)}
 
 
 def _find_kernels(variants: Iterable[Variant]) -> dict[tuple[str, str], Any]:
@@ -82,8 +95,9 @@ def _find_kernels(variants: Iterable[Variant]) -> dict[tuple[str, str], Any]:
     from triton.runtime.jit import JITFunction
 
     for module in {variant.module for variant in variants}:
-        importlib.import_module(module)
-    functions = (one for one in gc.get_objects() if isinstance(one, JITFunction))
+        with suppress(ImportError):  # recorded with another version
+            importlib.import_module(module)
+    functions = (one for one in gc.get_objects() if issubclass(type(one), JITFunction))
     return {(function.fn.__module__, function.fn.__qualname__): function for function in functions}
 
 
@@ -95,12 +109,22 @@ def _set_jobs(jobs: Sequence[tuple[Any, Variant, int]]) -> None:
     _jobs = jobs
 
 
-def _compile(number: int) -> None:
+def _compile(number: int) -> bool:
+    """Compile one; False if it cannot be: a variant of another version fails no build, wherever the compiler fails."""
+    kernel, variant, capability = _jobs[number]
+    try:
+        _compile_variant(kernel, variant, capability)
+    except Exception as error:
+        print(f"{variant.name} for {capability}: {type(error).__name__}: {error}"[:500], file=sys.stderr)
+        return False
+    return True
+
+
+def _compile_variant(kernel: Any, variant: Variant, capability: int) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile, make_backend
     from triton.runtime.jit import convert_to_tuple_if_list
 
-    kernel, variant, capability = _jobs[number]
     target = GPUTarget("cuda", capability, 32)
     options = make_backend(target).parse_options(dict(variant.options))
     signature = {name: convert_to_tuple_if_list(kind) for name, kind in variant.signature.items()}
@@ -124,11 +148,19 @@ def _read_constant(value: Any) -> Any:
     return convert_to_tuple_if_list(value)
 
 
-def main(arguments: Sequence[str]) -> None:
-    file, *capabilities = arguments
-    for missing in compile_recorded(Path(file), [int(one) for one in capabilities], os.cpu_count() or 1):
-        print(f"no kernel {missing.name} in {missing.module}", file=sys.stderr)
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m twopass.engines.vllm.kernels", description=__doc__)
+    parser.add_argument("capabilities", type=int, nargs="+", metavar="CAPABILITY")
+    parser.add_argument("--record", type=Path, default=RECORDED)
+    arguments = parser.parse_args()
+    # vLLM turns Triton off where it sees no GPU, unless none is to be seen: then some may come later.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.setdefault("TRITON_STORE_BINARY_ONLY", "1")
+    counts = compile_recorded(arguments.record, arguments.capabilities, len(os.sched_getaffinity(0)))
+    print(json.dumps(counts))
+    if not counts["compiled"]:
+        raise SystemExit("no kernel was compiled: this needs vLLM for GPUs and Triton")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

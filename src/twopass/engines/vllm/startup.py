@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import structlog
 
 from twopass.engines import preflight, weights
 from twopass.engines.gpus import GpuInfo, detect_gpus
-from twopass.engines.vllm import images
+from twopass.engines.vllm import images, kernels
 from twopass.engines.vllm.arguments import build_arguments, choose_drafts, choose_preset
 from twopass.engines.vllm.plugin import STOCK_NGRAM_ENVIRONMENT, SWITCH, compatibility
 from twopass.errors import Code, EngineError
@@ -28,6 +29,7 @@ ENVIRONMENT = {
     **weights.OFFLINE_ENV,
     "VLLM_LOGGING_LEVEL": "WARNING",
     "OMP_NUM_THREADS": "1",  # vLLM advises against more threads than cores, and page workers need the cores
+    "TRITON_STORE_BINARY_ONLY": "1",  # without the sources of its binaries, a third of the bytes, and the same keys
 }
 MEMORY_PLAN = "VLLM_ENABLE_STARTUP_PLAN"
 CACHE_KEY_PACKAGES = ("vllm", "torch", "triton", "transformers")
@@ -118,10 +120,17 @@ def prepare_environment(caches: Path | None, gpu_ids: Sequence[str] = ()) -> Gpu
         os.environ.setdefault(name, value)
     gpus = detect_gpus(gpu_ids)
     if caches:
-        folder = caches / cache_key(gpus)
-        os.environ.setdefault("VLLM_CACHE_ROOT", str(folder / "vllm"))
-        os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
+        os.environ.setdefault("VLLM_CACHE_ROOT", str(caches / cache_key(gpus) / "vllm"))
+        os.environ.setdefault("TRITON_CACHE_DIR", str(kernel_folder(caches)))
     return gpus
+
+
+def kernel_folder(caches: Path) -> Path:
+    """Triton's folder, for all GPUs and versions: its hashes contain them, and an image has kernels for several chips.
+
+    Its files name each other by absolute paths, so that no file is found in a folder that was moved.
+    """
+    return caches / "all" / "triton"
 
 
 def choose_memory_plan(is_usual_share: bool) -> dict[str, str]:
@@ -139,8 +148,7 @@ def cache_key(gpus: GpuInfo) -> str:
     The driver is no part of it: neither Triton's hashes nor torch.compile's contain it, and hosts have many.
     """
     packages = (f"{name}{_installed_version(name)}" for name in CACHE_KEY_PACKAGES)
-    parts = [gpus.name or "cpu", *packages]
-    return re.sub(r"[^A-Za-z0-9.+-]+", "_", "-".join(filter(None, parts)))
+    return re.sub(r"[^A-Za-z0-9.+-]+", "_", "-".join([gpus.name or "cpu", *packages]))
 
 
 def _installed_version(name: str) -> str:
@@ -148,6 +156,19 @@ def _installed_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return ""
+
+
+def compile_kernels(settings: Settings, capabilities: Sequence[str] = ()) -> bool:
+    """Compile the recorded kernels for these chips, by default this machine's; False if none could be compiled.
+
+    It runs in a process that sees no GPU, on all cores. What fails costs a start only time.
+    """
+    gpus = prepare_environment(settings.engine_cache)
+    own = ["".join(map(str, gpus.capability))] if gpus.count and settings.preset != "cpu" else []
+    if not (capabilities or own):
+        return True
+    command = [sys.executable, "-m", kernels.__name__, *(capabilities or own)]
+    return subprocess.run(command, stdout=sys.stderr, check=False).returncode == 0
 
 
 @contextmanager

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from vllm.platforms import current_platform
 
+from twopass.engines.vllm import kernels
 from twopass.engines.vllm.plugin import core_exit
 
 if current_platform.is_cpu():
@@ -19,6 +22,8 @@ else:
 
 class DraftingWorker(Worker):
     def __init__(self, *arguments: Any, **more: Any) -> None:
+        if record := os.environ.get(kernels.RECORD_VARIABLE):
+            kernels.record(Path(record))
         super().__init__(*arguments, **more)
         self._startup_seconds: dict[str, float] = {}
 
