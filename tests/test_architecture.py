@@ -39,7 +39,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "storage": ("errors", "job", "locations", "runtime", "settings", "version"),
     "telemetry": ("errors", "result", "runtime", "settings", "storage"),
     "formats": ("document", "errors", "format_options", "job", "text"),
-    "engines": ("detection", "document", "errors", "models", "pages", "runtime", "settings", "text"),
+    "engines": (
+        "detection", "document", "errors", "locations", "models", "pages", "runtime", "settings", "storage", "text",
+    ),
     "families": ("detection", "document", "errors", "models", "pages", "text", "values"),
     "steps": (
         "document", "engines", "errors", "families", "format_options", "formats", "job", "locations",

@@ -498,6 +498,60 @@ def test_every_number_of_a_job_refuses_booleans() -> None:
 UPLOAD = Upload("Annual report.pdf", Path("/anywhere/upload"))
 
 
+CACHE = "s3://papers/engine-cache/"
+
+
+@pytest.mark.parametrize(
+    ("cache", "fields"),
+    [
+        *((CACHE, {"output": f"s3://papers/{key}"}) for key in ("engine-cache", "engine-cache/", "engine-cache/a/b")),
+        *(
+            (CACHE, {"output": f"S3://papers/{key}"})
+            for key in ("/engine-cache", "a/../engine-cache/b", "./engine-cache")
+        ),
+        ("s3://papers/twopass", {}),  # the default output
+        ("s3://papers/twopass/cache/..", {"output": "s3://papers//twopass/x"}),
+        ("/runpod-volume/caches", {"output": "/runpod-volume/caches/a"}),
+        ("/runpod-volume/caches", {"output": "/runpod-volume/a/../caches"}),
+    ],
+)
+def test_a_job_cannot_write_where_compiled_code_is(cache: str, fields: dict[str, str]) -> None:
+    """Workers execute what is there; the refusal names the field and the setting, however the place is written."""
+    settings = Settings(bucket_name="papers", engine_cache=cache, allow_volume=True)
+
+    with pytest.raises(InvalidJob, match="output: it is below ENGINE_CACHE") as refusal:
+        parse_job(settings=settings, **fields)
+
+    assert refusal.value.code is Code.OUTPUT_DENIED
+
+
+@pytest.mark.parametrize(
+    ("cache", "output"),
+    [
+        *(
+            (CACHE, f"s3://{place}")
+            for place in ("papers/engine-cache2", "papers/x/engine-cache", "other/engine-cache")
+        ),
+        ("/runpod-volume/caches", "s3://papers/runpod-volume/caches"),
+        ("/runpod-volume/caches", "/runpod-volume/results"),
+    ],
+)
+def test_a_job_may_write_beside_it(cache: str, output: str) -> None:
+    """A bucket may hold both, under prefixes of their own."""
+    settings = Settings(engine_cache=cache, allow_volume=True)
+
+    assert parse_job(settings=settings, output=output).output == output
+
+
+def test_a_jobs_own_credentials_do_not_open_it() -> None:
+    """The store may be the same under another address."""
+    own = {"accessId": "a", "accessSecret": "b", "bucketName": "papers", "endpointUrl": "https://s3.host"}
+    job = {"id": "1", "input": {"source": S3, "output": f"{CACHE}a"}, "s3Config": own}
+
+    with pytest.raises(InvalidJob, match="ENGINE_CACHE"):
+        Job.parse(job, Settings(engine_cache=CACHE), EntryPoint.SERVERLESS)
+
+
 def parse_upload(**fields: Any) -> Job:
     settings = Settings(bucket_name="papers", output_dir=Path("/jobs/1"))
     return Job.parse({"id": "job-1", "input": fields, "upload": UPLOAD}, settings, EntryPoint.SERVER)

@@ -318,6 +318,7 @@ class Job(Value, populate_by_name=True):
             output = str(settings.output_dir)
         if output is not None:
             _check_location("output", output, settings, self.entry_point, locations.OUTPUTS)
+            _check_not_below_engine_cache(output, settings)
         if output is None and self.slice:
             raise InvalidJob(Code.OUTPUT_MISSING, "slice: needs an output to store its checkpoints in")
         if output is None and len(self.sources) > RESULT_DOCUMENTS:
@@ -390,6 +391,13 @@ def document_id(stem: str, sha256: str, options: Mapping[str, Any]) -> str:
     safe = re.sub(r"[^\w.-]+", "-", stem, flags=re.UNICODE).strip("-.")[:40] or "document"
     canonical = json.dumps(options, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return f"{safe}-{hashlib.sha256((sha256 + canonical).encode()).hexdigest()[:12]}"
+
+
+def _check_not_below_engine_cache(output: str, settings: Settings) -> None:
+    """Refuse an output among compiled code, which workers execute; raises InvalidJob."""
+    if settings.engine_cache and locations.is_below(output, settings.engine_cache):
+        message = "output: it is below ENGINE_CACHE, where only workers write: name another prefix or folder"
+        raise InvalidJob(Code.OUTPUT_DENIED, message)
 
 
 def _check_location(

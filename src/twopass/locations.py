@@ -6,6 +6,7 @@ A new scheme is a row here, and its module in `storage`.
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -65,6 +66,15 @@ def split_bucket(uri: str) -> tuple[str, str]:
     """Bucket and key of s3://bucket/key. Such a URI has no escapes and no query: the key is taken literally."""
     bucket, _, key = uri.partition("://")[2].partition("/")
     return bucket, key
+
+
+def is_below(place: str, other: str) -> bool:
+    """Whether the place is the other one or lies below it. Keys are compared as paths, as some stores keep them."""
+    if is_uri(place) or is_uri(other):
+        (bucket, key), (other_bucket, other_key) = (split_bucket(normalize(one)) for one in (place, other))
+        path, other_path = (PurePosixPath(posixpath.normpath(f"/{one.lstrip('/')}")) for one in (key, other_key))
+        return is_uri(place) and is_uri(other) and bucket == other_bucket and path.is_relative_to(other_path)
+    return Path(place).resolve().is_relative_to(Path(other).resolve())
 
 
 def stem(place: str) -> str:

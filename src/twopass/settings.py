@@ -113,9 +113,21 @@ class ModelSettings(BaseSettings):
     enforce_eager: bool | None = Field(
         default=None, description="disable CUDA graphs: slower, but starts sooner; null: the preset's"
     )
+    torch_compile: Annotated[Literal["on", "off", "auto"], BeforeValidator(_lower)] = Field(
+        default="on",
+        description="compile the decoder with torch.compile; off: starts sooner where nothing is cached, and may read "
+        "more slowly; auto: only if ENGINE_CACHE has the compiled code",
+    )
     block_size: int | None = Field(default=None, description="tokens per KV cache block; null: vLLM's default")
-    engine_cache: Path | None = Field(
-        default=None, description="folder for compiled kernels, per GPU type; null: vLLM's own"
+    engine_cache: str | None = Field(
+        default=None,
+        description="compiled kernels, per kind of GPU: a folder, or s3://bucket/prefix/, which workers share; null: "
+        "vLLM's own folders",
+    )
+    engine_cache_key: SecretStr | None = Field(
+        default=None,
+        min_length=16,
+        description="ENGINE_CACHE in a bucket: a secret that signs what workers share, which is code; null: not signed",
     )
     draw_views: bool = Field(
         default=False,

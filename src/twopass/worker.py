@@ -214,6 +214,7 @@ def open_monitored_worker(settings: Settings, preload_main: Callable[[], object]
             if settings.metrics_push_url:
                 name = settings.runpod_pod_id or socket.gethostname()
                 stack.enter_context(push(metrics.registry, settings.metrics_push_url, name))
+        stack.callback(worker.submit(worker.engine.after_ready()).cancel)
         yield worker
 
 

@@ -39,8 +39,8 @@ def command(
     """Fill ENGINE_CACHE for this machine's kind of GPU and versions.
 
     Compiles known kernels on all cores, opens the engine of the environment and reads pictures in every mode. Run it
-    when an image is built on a machine with the GPU, or once on the volume that workers share; several may run at once.
-    Prints seconds as JSON.
+    when an image is built on a machine with the GPU, or once for the volume or bucket that workers share; several may
+    run at once. Prints seconds as JSON.
     """
     from twopass.engines.vllm import kernels, startup
     from twopass.errors import TwopassError
@@ -48,6 +48,8 @@ def command(
     from twopass.worker import open_worker
 
     settings = options.load_worker_settings()
+    if settings.torch_compile == "auto":
+        settings = settings.model_copy(update={"torch_compile": "on"})  # so that other workers find the code
     logs.set_up(settings)
     if record:
         os.environ[kernels.RECORD_VARIABLE] = str(record.absolute())
@@ -63,6 +65,7 @@ def command(
                 started = time.monotonic()
                 worker.submit(_read_pictures(worker, mode)).result()
                 seconds[mode] = round(time.monotonic() - started, 1)
+            worker.submit(worker.engine.after_ready(is_warmed_up=True)).result()
     except TwopassError as error:
         options.fail(error)
     if record:

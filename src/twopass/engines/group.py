@@ -83,6 +83,9 @@ class EngineGroup(Engine):
             for member in self._members:
                 group.create_task(member.open(page_pool))
 
+    async def after_ready(self, is_warmed_up: bool = False) -> None:
+        await self._members[0].after_ready(is_warmed_up)  # what there is to do concerns the whole machine
+
     async def generate(self, prompt: Prompt) -> Completion:
         deaths = 0
         while deaths < retry.VLLM_PROMPT.attempts:

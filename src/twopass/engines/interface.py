@@ -145,6 +145,13 @@ class Engine(Protocol):
         """Answer one prompt; raises EngineError. Cancelling the awaiting task aborts the request."""
         ...
 
+    async def after_ready(self, is_warmed_up: bool = False) -> None:
+        """Do what can wait until the worker serves; it may be cancelled.
+
+        `is_warmed_up`: pictures of all kinds were read, so that all that jobs need is compiled.
+        """
+        return
+
     async def close(self) -> None: ...
 
 

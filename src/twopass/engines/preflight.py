@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
+from twopass import locations
 from twopass.engines import structure
 from twopass.engines.gpus import GpuInfo, detect_gpus, get_required_cuda_version
 from twopass.errors import Code, EngineError, InvalidSetting, install_command
@@ -83,6 +84,9 @@ def _find_engine_problem(settings: Settings) -> str | None:
 
 
 def _find_store_problem(settings: Settings) -> str | None:
+    if (cache := settings.engine_cache) and locations.is_uri(cache) and not _is_prefix(cache):
+        advice = "name a folder, or a prefix of its own in a bucket, such as s3://bucket/engine-cache/"
+        return f"ENGINE_CACHE: {locations.redact(cache)} cannot hold compiled code; {advice}"
     if settings.bucket_endpoint_url and not _is_http(settings.bucket_endpoint_url):
         return "BUCKET_ENDPOINT_URL: not a valid address; write it like https://s3.host"
     keys = {name: getattr(settings, name.lower()) for name in ("BUCKET_ACCESS_KEY_ID", "BUCKET_SECRET_ACCESS_KEY")}
@@ -90,6 +94,12 @@ def _find_store_problem(settings: Settings) -> str | None:
     if len(missing) == 1:
         return f"{missing[0]}: missing, but {next(name for name in keys if name not in missing)} is set; set both"
     return None
+
+
+def _is_prefix(place: str) -> bool:
+    """Whether this is a prefix in a bucket; a whole bucket is none, because jobs may not write below it."""
+    bucket, prefix = locations.split_bucket(place)
+    return locations.find_scheme(place) is locations.S3 and bool(bucket and prefix.strip("/"))
 
 
 def _is_http(address: str) -> bool:

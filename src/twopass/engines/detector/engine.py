@@ -119,6 +119,9 @@ class DetectorFirstEngine(Engine):
             log.error("the layout detector's outputs for a page are no numbers", prompt=prompt.id)
         return Completion(text, "stop" if text else "error", seconds=time.monotonic() - started)
 
+    async def after_ready(self, is_warmed_up: bool = False) -> None:
+        await self._reader.after_ready(is_warmed_up)
+
     def _put_before(self, reader: Engine) -> Engine:
         engine = copy.copy(self)
         engine._reader = reader

@@ -22,6 +22,7 @@ DEFAULT_DRAFTS = 4
 DRAFTING_CAPABILITY = 9
 SMALL_GRAPHS, GRAPH_STEP = (1, 2, 4, 8, 16), 32  # batch sizes of the decoder's CUDA graphs; a step uses the next larger
 MEMORY_REDUCTION = 0.95  # factor on its memory share after a core ran out of memory: leaves more for activations
+_UNCOMPILED = {"mode": 0}  # vLLM's CompilationMode.NONE
 MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
 
 
@@ -64,7 +65,7 @@ def build_arguments(
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
-        **({} if eager else {"compilation_config": cuda_graph_config(sequences, drafts)}),
+        **({} if eager else {"compilation_config": _configure_compilation(settings, sequences, drafts)}),
         "load_format": settings.load_format,
         "stream_interval": settings.stream_interval,
         "shutdown_timeout": settings.shutdown_timeout_s,
@@ -135,6 +136,11 @@ def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
     return describe_precision(arguments, images.choose(settings), settings.logprobs)
 
 
+def _configure_compilation(settings: Settings, sequences: int, drafts: int) -> dict[str, Any]:
+    uncompiled = _UNCOMPILED if settings.torch_compile == "off" else {}
+    return cuda_graph_config(sequences, drafts) | uncompiled
+
+
 def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
     """vLLM's compilation settings: CUDA graphs in few sizes, because capturing vLLM's own 51 and 35 sizes takes 11 s.
 
@@ -158,14 +164,19 @@ def reduce_load(arguments: Mapping[str, Any], largest_image: int) -> dict[str, A
     sequences = max(1, arguments["max_num_seqs"] // 2)
     drafts = arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
     tokens = arguments["max_num_batched_tokens"] - drafts * (arguments["max_num_seqs"] - sequences)
-    has_graphs = "compilation_config" in arguments
+    has_graphs, graphs = "compilation_config" in arguments, cuda_graph_config(sequences, drafts)
     return {
         **arguments,
         "max_num_seqs": sequences,
         "gpu_memory_utilization": round(arguments["gpu_memory_utilization"] * MEMORY_REDUCTION, 3),
         "max_num_batched_tokens": max(tokens, largest_image),
-        **({"compilation_config": cuda_graph_config(sequences, drafts)} if has_graphs else {}),
+        **({"compilation_config": arguments["compilation_config"] | graphs} if has_graphs else {}),
     }
+
+
+def forgo_compilation(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a core that runs the model as it is written, in CUDA graphs."""
+    return {**arguments, "compilation_config": arguments["compilation_config"] | _UNCOMPILED}
 
 
 def forgo_graphs(arguments: Mapping[str, Any]) -> dict[str, Any]:

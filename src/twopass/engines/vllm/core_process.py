@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,15 @@ _environment_lock = threading.Lock()
 class CoreProcess:
     """A core that is starting. It is stopped with `stop` until it has its client, and through the client after that."""
 
-    def __init__(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> None:
-        """Start the process, which alone gets `variables`."""
+    def __init__(
+        self,
+        arguments: Mapping[str, Any],
+        variables: Mapping[str, str],
+        adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda arguments: arguments,
+    ) -> None:
+        """Start the process, which alone gets `variables`. `adapt` may change the arguments once vLLM is imported."""
         self.import_seconds = _import_vllm()
+        arguments = adapt(arguments)
         plugin.register_class(Path(arguments["model"]))
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.transformers_utils.config import maybe_register_config_serialize_by_value

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import structlog
 
 from twopass.engines.interface import Completion, EngineDied, GroupMember, Incident, Prompt, Sampling
 from twopass.engines.vllm import images, startup
-from twopass.engines.vllm.arguments import describe_precision
+from twopass.engines.vllm.arguments import describe_precision, forgo_compilation
 from twopass.engines.vllm.core import Core, StartCore
 from twopass.engines.vllm.core_process import CoreProcess
 from twopass.engines.vllm.plugin import drafts
@@ -49,11 +49,14 @@ class VllmEngine(GroupMember):
         settings: Settings,
         model: Path,
         gpu_ids: Sequence[str] = (),
-        start: StartCore = CoreProcess,
+        start: StartCore | None = None,
         **overrides: Any,
     ) -> None:
         """Start the core's process; `start_engines` waits for it and connects to it."""
         plan = startup.plan_core(settings, model, gpu_ids, **overrides)
+        self._plan, self._cache = plan, plan.cache
+        self._compiles_if_found = settings.torch_compile == "auto"
+        self._is_uncompiled = False
         self.gpus = plan.gpus
         self.images = images.choose(settings)
         self.family = settings.model
@@ -71,7 +74,10 @@ class VllmEngine(GroupMember):
         self._time_share = TimeShare()
         self._page_pool: PagePool | None = None
         self._tokenize = lru_cache(maxsize=256)(lambda text: self.images.tokenize(self.tokenizer, text))
-        self.core = Core(plan, settings, start)
+        try:
+            self.core = Core(plan, settings, start or partial(CoreProcess, adapt=self._finish_arguments))
+        finally:
+            self._cache.abandon()
 
     @property
     def tokenizer(self) -> Any:
@@ -92,11 +98,23 @@ class VllmEngine(GroupMember):
 
     @property
     def fallbacks(self) -> Sequence[str]:  # type: ignore[override]
-        return self.core.fallbacks
+        return (*self.core.fallbacks, *(("not_compiled",) if self._is_uncompiled else ()))
 
     @property
     def is_gone(self) -> bool:  # type: ignore[override]
         return self.core.is_gone
+
+    def _finish_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Wait for the shared cache. Without compiled code in it, the model may run uncompiled: it starts sooner."""
+        is_found = self._cache.wait().is_found
+        if is_found or not self._compiles_if_found or arguments["enforce_eager"]:
+            return arguments
+        self._is_uncompiled = True
+        return forgo_compilation(arguments)
+
+    async def after_ready(self, is_warmed_up: bool = False) -> None:
+        if not self._is_uncompiled and self.core.arguments == self._plan.arguments:
+            await self._cache.share(is_complete=is_warmed_up)
 
     async def open(self, page_pool: PagePool) -> None:
         self._page_pool = page_pool
@@ -206,6 +224,7 @@ def start_engines(
         for gpu_ids in shares:
             engines.append(create(settings, model, gpu_ids, **overrides))
             stack.callback(engines[-1].core.abandon)
+            settings = startup.without_sharing(settings)  # the first one has fetched what there is
         waiting = [threads.submit(engine.core.wait) for engine in engines]
         if any(future.exception() for future in wait(waiting, return_when=FIRST_EXCEPTION).done):
             stack.close()  # the others need not load their weights

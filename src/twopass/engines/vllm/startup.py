@@ -15,11 +15,13 @@ from typing import Any
 
 import structlog
 
+from twopass import locations
 from twopass.engines import preflight, weights
 from twopass.engines.gpus import GpuInfo, detect_gpus
-from twopass.engines.vllm import images, kernels
+from twopass.engines.vllm import images, kernels, shared_cache
 from twopass.engines.vllm.arguments import build_arguments, choose_drafts, choose_preset
 from twopass.engines.vllm.plugin import STOCK_NGRAM_ENVIRONMENT, SWITCH, compatibility
+from twopass.engines.vllm.shared_cache import Place, SharedCache
 from twopass.errors import Code, EngineError
 from twopass.models import find_model, name_models
 from twopass.settings import Settings
@@ -31,7 +33,12 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # vLLM advises against more threads than cores, and page workers need the cores
     "TRITON_STORE_BINARY_ONLY": "1",  # without the sources of its binaries, a third of the bytes, and the same keys
 }
+CACHE_VARIABLES = {  # the variable that names a folder, and its default
+    "vllm": ("VLLM_CACHE_ROOT", "~/.cache/vllm"),
+    "triton": ("TRITON_CACHE_DIR", "~/.triton/cache"),
+}
 MEMORY_PLAN = "VLLM_ENABLE_STARTUP_PLAN"
+IMAGE_CACHES, OWN_CACHES = Path("/caches"), Path(".cache/twopass")  # in the image; elsewhere, below the user's home
 CACHE_KEY_PACKAGES = ("vllm", "torch", "triton", "transformers")
 
 log = structlog.get_logger()
@@ -42,7 +49,8 @@ class CorePlan:
     """What a core is started with: vLLM's arguments, and environment variables that it alone gets.
 
     `gpus` are the ids of its GPUs, `name` is what messages call it. `fallbacks` are parts of the plugin instead of
-    which vLLM's own code is used. `largest_image` are the tokens for which a step needs room.
+    which vLLM's own code is used. `largest_image` are the tokens for which a step needs room. `cache` is being fetched
+    if ENGINE_CACHE names a bucket.
     """
 
     arguments: Mapping[str, Any]
@@ -51,6 +59,7 @@ class CorePlan:
     name: str
     fallbacks: tuple[str, ...]
     largest_image: int
+    cache: SharedCache
 
 
 def plan_core(settings: Settings, model: Path, gpu_ids: Sequence[str] = (), **overrides: Any) -> CorePlan:
@@ -77,6 +86,7 @@ def plan_core(settings: Settings, model: Path, gpu_ids: Sequence[str] = (), **ov
     usual_share = find_model(settings.model).find_preset(settings.preset, gpus.memory_gb).memory
     used = ",".join(gpu_ids or [gpu.id for gpu in gpus.visible[: settings.tensor_parallel_size]])
     pinned = {"CUDA_VISIBLE_DEVICES": used, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpu_ids else {}
+    cache = _open_cache(settings, gpus, arguments)
     return CorePlan(
         arguments,
         pinned | choose_memory_plan(arguments["gpu_memory_utilization"] == usual_share),
@@ -84,7 +94,15 @@ def plan_core(settings: Settings, model: Path, gpu_ids: Sequence[str] = (), **ov
         name=f"the engine on GPU {used}" if gpu_ids else "the engine",
         fallbacks=tuple(f"own_{part}_of_vllm" for part in changed),
         largest_image=images.choose(settings).max_tokens,
+        cache=cache,
     )
+
+
+def _open_cache(settings: Settings, gpus: GpuInfo, arguments: Mapping[str, Any]) -> SharedCache:
+    folders = {name: Path(os.environ.get(*where)).expanduser() for name, where in CACHE_VARIABLES.items()}
+    name = shared_cache.choose_name(cache_key(gpus), arguments, folders, settings)
+    chip = int("".join(map(str, gpus.capability))) if gpus.count else None
+    return SharedCache(settings, Place(name, folders["vllm"], folders["triton"], chip))
 
 
 def _find_changed_parts(model: str, has_gpu: bool) -> Collection[str]:
@@ -111,7 +129,7 @@ def _check_attention(settings: Settings, memory_gb: float) -> None:
         raise EngineError(Code.ENGINE_DEAD, message)
 
 
-def prepare_environment(caches: Path | None, gpu_ids: Sequence[str] = ()) -> GpuInfo:
+def prepare_environment(caches: str | Path | None, gpu_ids: Sequence[str] = ()) -> GpuInfo:
     """Set vLLM's environment variables, before vLLM is imported; existing values are kept.
 
     Returns these GPUs, or all that are visible.
@@ -120,9 +138,23 @@ def prepare_environment(caches: Path | None, gpu_ids: Sequence[str] = ()) -> Gpu
         os.environ.setdefault(name, value)
     gpus = detect_gpus(gpu_ids)
     if caches:
-        os.environ.setdefault("VLLM_CACHE_ROOT", str(caches / cache_key(gpus) / "vllm"))
-        os.environ.setdefault("TRITON_CACHE_DIR", str(kernel_folder(caches)))
+        folder = find_cache_folder(str(caches))
+        os.environ.setdefault("VLLM_CACHE_ROOT", str(folder / cache_key(gpus) / "vllm"))
+        os.environ.setdefault("TRITON_CACHE_DIR", str(kernel_folder(folder)))
     return gpus
+
+
+def find_cache_folder(engine_cache: str) -> Path:
+    """Where compiled code is on this machine: for a bucket, always at one place, because its files contain paths."""
+    if not locations.is_uri(engine_cache):
+        return Path(engine_cache)
+    return IMAGE_CACHES if os.access(IMAGE_CACHES, os.W_OK) else Path.home() / OWN_CACHES
+
+
+def without_sharing(settings: Settings) -> Settings:
+    """The settings with compiled code in the same folders, of which nothing is fetched or shared."""
+    folder = str(find_cache_folder(settings.engine_cache)) if settings.engine_cache else None
+    return settings.model_copy(update={"engine_cache": folder})
 
 
 def kernel_folder(caches: Path) -> Path:
