@@ -21,7 +21,7 @@ from twopass.engines.interface import EngineDied, Incident
 from twopass.engines.vllm import arguments
 from twopass.engines.vllm.core_process import CoreProcess
 from twopass.engines.vllm.plugin.core_exit import ExitReport
-from twopass.engines.vllm.startup import CorePlan
+from twopass.engines.vllm.startup import MEMORY_PLAN, CorePlan
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
@@ -67,6 +67,7 @@ class Core:
         self.is_gone = False
         self.start_s = settings.engine_start_s
         self._plan, self._start_process = plan, start
+        self._memory_variables: Mapping[str, str] = {}
         self._max_restarts = settings.engine_restarts
         self._crash_times: list[float] = []
         self._restart_task: asyncio.Task[None] | None = None
@@ -93,7 +94,8 @@ class Core:
 
     def _launch(self) -> StartingCore:
         with _raise_start_errors():
-            return self._start_process(self.arguments, {**self._exit_report.variables, **self._plan.variables})
+            variables = {**self._exit_report.variables, **self._plan.variables, **self._memory_variables}
+            return self._start_process(self.arguments, variables)
 
     def wait(self) -> None:
         """Wait until the core has loaded its model, in any thread; raises EngineError.
@@ -260,6 +262,7 @@ class Core:
         if not self._exit_report.pop_out_of_memory():
             return Incident(Code.ENGINE_DEAD, f"{name} died and was started again; its prompts were sent again")
         self.arguments = arguments.reduce_load(self.arguments, self._plan.largest_image)
+        self._memory_variables = {MEMORY_PLAN: "0"}  # a size that was measured for the larger share would be used again
         change = f"it now reads {self.sequences} prompts at once"
         return Incident(Code.ENGINE_MEMORY, f"{name} ran out of memory and was started again; {change}")
 

@@ -19,6 +19,9 @@ if current_platform.is_cpu():
 else:
     from vllm.v1.worker.gpu_worker import Worker
 
+# A quarter of a gigabyte: less than what presets leave of the smallest card, so that the cache fits without it, too.
+FREE_MEMORY_STEP = 1 << 28
+
 
 class DraftingWorker(Worker):
     def __init__(self, *arguments: Any, **more: Any) -> None:
@@ -61,8 +64,14 @@ class DraftingWorker(Worker):
             return int(super().determine_available_memory())
 
     def compile_or_warm_up_model(self) -> Any:
-        """Captures the CUDA graphs, if the engine has any."""
+        """Captures the CUDA graphs, if the engine has any.
+
+        vLLM then stores the measured size of the KV cache. Other workers use it if as much memory is free, to the byte:
+        the amount is rounded down, so that other hosts of the same kind have as much.
+        """
         with self._measure_stage("graphs_s"):
+            if not current_platform.is_cpu():
+                self.init_snapshot.free_memory -= self.init_snapshot.free_memory % FREE_MEMORY_STEP
             return super().compile_or_warm_up_model()
 
     def startup_seconds(self) -> dict[str, float]:
