@@ -202,6 +202,7 @@ async def _measure_regions(engine: Any, options: Any, model: str, stage: str) ->
     """Ask about all regions at once, after a page's with the page's detection where there is a detector."""
     from twopass.detection.region import DETECT
     from twopass.engines.interface import Prompt, Sampling
+    from twopass.telemetry.stopwatch import measure_stages
 
     forced = Sampling(ngram=0, allowed_tokens=(), ignore_eos=True)
     async with open_engine(engine, options.workers) as pages:
@@ -220,7 +221,9 @@ async def _measure_regions(engine: Any, options: Any, model: str, stage: str) ->
 
         before = time.time()
         await read_region(pages[0], 0, tokens=8)
-        print_json(model=model, stage=stage, first_answer_s=time.time() - before, start_stages=engine.startup_seconds)
+        began = min(engine.stage_ends.values())
+        stages = measure_stages(began, engine.stage_ends.items())
+        print_json(model=model, stage=stage, first_answer_s=time.time() - before, start_stages=stages)
         await asyncio.gather(*(read_region(pages[0], n, 8) for n in range(WARM_UP_REGIONS)))
         for repeat in range(options.repeats):
             before, cpu = time.time(), time.process_time()

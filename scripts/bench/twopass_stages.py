@@ -45,8 +45,10 @@ def measure_warm(options: Any) -> Facts:
 def _start(options: Any, kind: str, measure: Callable[[Any, Sequence[Any], Any], Awaitable[Facts]]) -> Facts:
     """Start the engine, let it read one page, then measure; `kind` is the start's name in the JSON."""
     from twopass.engines.vllm import engine as vllm
+    from twopass.telemetry.stopwatch import measure_stages
 
     process_start = read_process_start()
+    began = time.monotonic() - (time.time() - process_start)
     settings = build_settings(options, STREAM_INTERVAL)
     (engine,) = vllm.start_engines(settings, options.model_dir, **build_overrides(options))
     constructed = time.time() - process_start
@@ -55,7 +57,7 @@ def _start(options: Any, kind: str, measure: Callable[[Any, Sequence[Any], Any],
         async with open_engine(engine, options.workers) as pages:
             await engine.generate(_make_prompt(pages[0], 1))
             ready = round(time.time() - process_start, 1)
-            stages = {"constructed_s": constructed, **engine.startup_seconds}
+            stages = {"constructed_s": constructed, **measure_stages(began, engine.stage_ends.items())}
             start = {kind: {name: round(seconds, 1) for name, seconds in stages.items()}}
             print_json(found={"ready_s": {kind: ready}, "start_s": start})
             return {"ready_s": {kind: ready}, "start_s": start, **await measure(engine, pages, options)}

@@ -77,7 +77,8 @@ RESULT: Mapping[str, str] = {
     "timings": "`queued_s` if RunPod reports it, `started`, `finished`, `duration_s`, seconds per stage",
     "usage": "`tokens_in`, `tokens_out`, `engine_s`, `pages_read_now`; `cost` and `cost_per_1000_pages` if "
     "`PRICE_PER_SECOND` is set",
-    "started": "in a worker's first result: seconds per stage of its start; `engines`: how many, if several",
+    "started": "in a worker's first result: seconds per stage of its start, which add up to `ready_s`; what is slower "
+    "than it could be; `engines`: how many, if several",
     "duplicate_of": "in a job that ended with `DUPLICATE`: id of the job that has claimed its `idempotency_key`",
     "result_uri": "address of the complete result, if there is an output",
     "omitted": "numbers of documents and problems that are only in `result.json`",

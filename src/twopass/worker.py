@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ from twopass.settings import Settings
 from twopass.steps import canary
 from twopass.telemetry.metrics import Metrics, push, serve
 from twopass.telemetry.observer import CompositeObserver, Observer
-from twopass.telemetry.stopwatch import Stopwatch
+from twopass.telemetry.stopwatch import Stopwatch, measure_stages
 from twopass.telemetry.traces import Traces
 
 log = structlog.get_logger()
@@ -81,7 +81,7 @@ class Worker:
     observer: Observer = field(default_factory=CompositeObserver)
     canary: Canary | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
-    # seconds of each stage of the start, and in total; of several engines also their number
+    # seconds of each stage of the start, and in total; what is slower than it could be; the number of several engines
     started: Mapping[str, float] = field(default_factory=dict)
     checked_outputs: dict[str, bool] = field(default_factory=dict)  # see storage/outputs.py
     # which of so many pages is read first: random, so that workers that begin a document together begin apart
@@ -144,11 +144,10 @@ def open_worker(
     _raise_descriptor_limit()
     if removed := scratch.remove_orphans():
         log.info("removed temporary folders of killed workers", folders=removed)
-    stages = {"imports_s": _process_age_s()}
-    before = time.monotonic()
+    began, stages = time.monotonic() - _process_age_s(), [("imports_s", time.monotonic())]
     # The engine first, because it may fork, and threads do not survive a fork.
     engine = (create_engine or factory.create_engine)(settings)
-    stages["engine_s"] = time.monotonic() - before
+    stages.append(("engine_s", time.monotonic()))
     family = choose_family(settings, engine.family)
     pages = (engine.sequences or settings.page_worker_count) / engine.prompts_per_page
     default_slots = round(SLOTS_PER_SEQUENCE * pages)
@@ -172,9 +171,9 @@ def open_worker(
             starting = worker.submit(_warm_up(worker, stages))
             preload_main()  # not before: the engine may fork, and no import may have started threads by then
             verdict = starting.result()
-            stages = {name: round(seconds, 2) for name, seconds in {**stages, "ready_s": _process_age_s()}.items()}
-            log.info("worker ready", **stages)
-            yield replace(worker, canary=verdict, started=stages)
+            started = _describe_start(engine, began, [*stages, ("canary_s", time.monotonic())])
+            log.info("worker ready", **started)
+            yield replace(worker, canary=verdict, started=started)
         finally:
             worker.submit(_close(worker)).result()
             for pool in (buffers, *engine.buffer_pools):
@@ -209,6 +208,7 @@ def open_monitored_worker(settings: Settings, preload_main: Callable[[], object]
         if metrics:  # after the engine, which may fork: the server is a thread
             metrics.observe_slots(worker.page_slots)
             metrics.observe_engines(lambda: worker.engine.statuses)
+            metrics.observe_start(worker.started)
             if settings.metrics_port:
                 stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive, worker.describe_engines))
             if settings.metrics_push_url:
@@ -232,18 +232,22 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _warm_up(worker: Worker, stages: dict[str, float]) -> Canary | None:
-    before = time.monotonic()
+async def _warm_up(worker: Worker, stages: list[tuple[str, float]]) -> Canary | None:
     await worker.page_pool.open()
+    stages.append(("workers_s", time.monotonic()))
     await worker.engine.open(worker.page_pool)
-    opened = time.monotonic()
-    verdict = await canary.check(worker.engine, worker.family, worker.page_pool, worker.settings)
-    stages |= {f"engine_{name}": seconds for name, seconds in worker.engine.startup_seconds.items()}
-    stages |= dict.fromkeys(worker.engine.fallbacks, 1)
-    if worker.engine.members:
-        stages["engines"] = len(worker.engine.members)
-    stages |= {"workers_s": opened - before, "canary_s": time.monotonic() - opened}
-    return verdict
+    stages.append(("engine_s", time.monotonic()))
+    return await canary.check(worker.engine, worker.family, worker.page_pool, worker.settings)
+
+
+def _describe_start(engine: Engine, began: float, ends: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Seconds of each stage, which add up to `ready_s`; then what is slower than it could be, and how many engines."""
+    own = [(f"engine_{name}", end) for name, end in engine.stage_ends.items()]
+    seconds = measure_stages(began, [*own, *ends])
+    more = {"ready_s": sum(seconds.values()), **dict.fromkeys(engine.fallbacks, 1)}
+    if engine.members:
+        more["engines"] = len(engine.members)
+    return {name: round(value, 2) for name, value in {**seconds, **more}.items()}
 
 
 def _process_age_s() -> float:

@@ -43,7 +43,7 @@ class Member:
     def __init__(self, gpus: str = "0", sequences: int = 4, restarts: int = 6) -> None:
         self.gpus, self.sequences = gpus, sequences
         self.buffer_pools: Sequence[PixelBufferPool] = ()
-        self.startup_seconds: dict[str, float] = {}
+        self.stage_ends: dict[str, float] = {}
         self.incidents: list[Incident] = []
         self.is_open = self.is_gone = self.is_dead = False
         self.answers = asyncio.Event()
@@ -159,9 +159,9 @@ def test_a_group_has_the_room_of_all_its_engines() -> None:
 def test_the_start_takes_as_long_as_the_slowest_engine() -> None:
     """The engines start at the same time, so that the stages are not added up."""
     group, (first, second) = build(4, 4)
-    first.startup_seconds, second.startup_seconds = {"weights_s": 3.0, "graphs_s": 2.0}, {"weights_s": 4.0}
+    first.stage_ends, second.stage_ends = {"weights_s": 3.0, "graphs_s": 2.0}, {"weights_s": 4.0}
 
-    assert group.startup_seconds == {"weights_s": 4.0, "graphs_s": 2.0}
+    assert group.stage_ends == {"weights_s": 4.0, "graphs_s": 2.0}
 
 
 async def test_prompts_go_where_the_most_room_is() -> None:

@@ -19,6 +19,7 @@ from tests.fakes import s3
 from twopass.cli.doctor import CHECKS, COMMANDS, Level, check_optional_packages, run_checks
 from twopass.errors import Code, EngineError, InvalidSetting, StoreError
 from twopass.settings import Settings
+from twopass.telemetry.metrics import Metrics, serve
 
 DOCTOR = f"{sys.executable} -m twopass.cli doctor"
 
@@ -277,6 +278,19 @@ def test_a_package_that_a_setting_needs_must_be_installed() -> None:
     assert (failed, level) == (Level.FAILED, Level.OK)
     assert message.startswith("OTEL_EXPORTER_OTLP_ENDPOINT: ") and advice in message
     assert advice == "traces: run `python -m pip install '.[otel]'` in the checkout"
+
+
+def test_a_worker_that_runs_says_where_its_start_went() -> None:
+    """It is asked on METRICS_PORT; without a worker there, or without a port, that is no problem."""
+    metrics = Metrics()
+    metrics.observe_start({"imports_s": 13.5, "engine_weights_s": 2.0, "ready_s": 15.5})
+
+    with serve(metrics, 0, lambda: True) as port:
+        answer = CHECKS["worker"](Settings(metrics_port=port))
+    later = CHECKS["worker"](Settings(metrics_port=port))
+
+    assert answer == (Level.OK, "ready 15.5 s after its process began: imports 13.5, engine_weights 2.0")
+    assert later[0] is CHECKS["worker"](Settings())[0] is Level.OK
 
 
 def test_a_port_in_use_fails() -> None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,6 +40,7 @@ from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.telemetry.metrics import GpuStatus, Metrics, list_gpus, push, serve
 from twopass.telemetry.observer import CompositeObserver
+from twopass.telemetry.stopwatch import measure_stages
 from twopass.telemetry.traces import Traces
 from twopass.worker import open_worker
 
@@ -90,6 +92,41 @@ def test_engines_are_reported_by_gpu() -> None:
     assert [samples[f"twopass_engine_sequences{{gpu={gpu}}}"] for gpu in (0, 1)] == [256, 128]
     assert [samples[f"twopass_engine_restarts_total{{gpu={gpu}}}"] for gpu in (0, 1)] == [0, 2]
     assert [samples[f"twopass_engine_ready{{gpu={gpu}}}"] for gpu in (0, 1)] == [1, 0]
+
+
+def test_the_stages_of_the_start_add_up() -> None:
+    """A stage begins where the one before it ended, whatever process measured it, so that no second is left out."""
+    ends = [("imports_s", 13.0), ("engine_s", 14.0), ("engine_weights_s", 17.5), ("engine_s", 19.0), ("early_s", 9.0)]
+
+    stages = measure_stages(10.0, ends)
+
+    assert stages == {"early_s": 0.0, "imports_s": 3.0, "engine_s": 2.5, "engine_weights_s": 3.5}
+    assert sum(stages.values()) == 9.0
+
+
+class StagedEngine(ReplayEngine):
+    """An engine whose process has reported a stage, and which lacks something."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.stage_ends = {"weights_s": time.monotonic()}
+        self.fallbacks = ("shared_code_missing",)
+
+
+def test_a_worker_reports_its_start_in_stages() -> None:
+    """The stages are in the metrics as in `started`, where they add up to the time since the process began."""
+    with open_worker(Settings(page_workers=1, canary=False), create_engine=lambda settings: StagedEngine()) as worker:
+        started = dict(worker.started)
+    metrics = Metrics()
+    metrics.observe_start(started)
+    samples = scrape(metrics)
+
+    stages = {name: value for name, value in started.items() if name.endswith("_s") and name != "ready_s"}
+    assert list(stages) == ["imports_s", "engine_weights_s", "engine_s", "workers_s", "canary_s"]
+    assert sum(stages.values()) == pytest.approx(started["ready_s"], abs=0.05)
+    shown = {name.removesuffix("_s"): value for name, value in stages.items()}
+    assert {name: samples[f"twopass_start_seconds{{stage={name}}}"] for name in shown} == shown
+    assert samples["twopass_slower{reason=shared_code_missing}"] == 1
 
 
 class SeveralEngines(ReplayEngine):

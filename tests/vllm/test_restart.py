@@ -53,7 +53,7 @@ class Client:
 class Process:
     """A process that takes a moment to start."""
 
-    import_seconds = 0.0
+    stage_ends: Mapping[str, float] = {}
     starting = max_starting = 0
 
     def __init__(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import re
 import resource
 import secrets
 import shutil
@@ -25,7 +26,7 @@ from typing import Annotated
 
 import typer
 
-from twopass.cli import options
+from twopass.cli import health, options
 from twopass.cli.exit_codes import Exit
 from twopass.engines import gpus, preflight, structure
 from twopass.errors import Code, EngineError, InvalidSetting, StoreError, advise_install
@@ -36,6 +37,7 @@ from twopass.storage.s3 import S3Store
 
 _IMPORT_S = 120.0  # limit for importing an engine's packages; vLLM takes 20 s on a cold disk
 _BUCKET_PATIENCE_S = 5.0  # for retries of one call: a person waits
+_START_STAGE = re.compile(r'^twopass_start_seconds\{stage="(\w+)"\} (\S+)$', re.MULTILINE)
 _PROBE_BYTES = 1 << 20
 _MIN_DESCRIPTORS = 4096  # the pixel buffers need 1,400 at 512 sequences; sockets and files need the rest
 _SHARED_MEMORY = Path("/dev/shm")
@@ -301,6 +303,20 @@ def _check_languages(settings: Settings) -> Answer:
     return Level.OK, f"{folder}: {', '.join(languages)}"
 
 
+def _describe_worker(settings: Settings) -> Answer:
+    """Where the start of the worker that runs here went, if one does: it serves its metrics on METRICS_PORT."""
+    if not settings.metrics_port:
+        return Level.OK, "METRICS_PORT is not set: the log of a worker says how long each stage of its start took"
+    text = health.read_metrics(f"http://localhost:{settings.metrics_port}")
+    if text is None:
+        return Level.OK, "none answers on METRICS_PORT; while one runs, this says how long each stage of its start took"
+    stages = {name: float(value) for name, value in _START_STAGE.findall(text)}
+    if not stages:
+        return Level.OK, "it does not report its start"
+    parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in stages.items())
+    return Level.OK, f"ready {sum(stages.values()):.1f} s after its process began: {parts}"
+
+
 CHECKS: dict[str, Callable[[Settings], Answer]] = {
     "settings": _check_settings,
     "engine": _check_engine,
@@ -314,4 +330,5 @@ CHECKS: dict[str, Callable[[Settings], Answer]] = {
     **{label: partial(_check_command, name) for name, (label, *_) in COMMANDS.items()},
     "optional packages": check_optional_packages,
     "Tesseract languages": _check_languages,
+    "worker": _describe_worker,
 }

@@ -9,6 +9,7 @@ import typer
 from twopass.cli.exit_codes import Exit
 
 TIMEOUT_S = 10.0
+METRICS_TIMEOUT_S = 2.0  # of a worker on this machine
 ADDRESS = "http://localhost:9400"  # of the images' health check
 
 
@@ -29,3 +30,13 @@ def command(
         raise typer.Exit(Exit.FAILED) from None
     typer.echo(response.text.strip())
     raise typer.Exit(Exit.SUCCESS if response.status_code == 200 else Exit.FAILED)
+
+
+def read_metrics(address: str) -> str | None:
+    """The metrics of the worker at this address; None if none answers."""
+    import httpx
+
+    try:
+        return httpx.get(f"{address}/metrics", timeout=METRICS_TIMEOUT_S, trust_env=False).text
+    except httpx.HTTPError:
+        return None

@@ -57,13 +57,13 @@ class EngineGroup(Engine):
         return all(member.is_gone for member in self._members)
 
     @property
-    def startup_seconds(self) -> Mapping[str, float]:  # type: ignore[override]
-        """The longest duration of each stage: the engines start at the same time."""
-        longest: dict[str, float] = {}
+    def stage_ends(self) -> Mapping[str, float]:  # type: ignore[override]
+        """When the last engine ended each stage: they start at the same time."""
+        last: dict[str, float] = {}
         for member in self._members:
-            for stage, seconds in member.startup_seconds.items():
-                longest[stage] = max(seconds, longest.get(stage, 0.0))
-        return longest
+            for stage, end in member.stage_ends.items():
+                last[stage] = max(end, last.get(stage, 0.0))
+        return last
 
     @property
     def fallbacks(self) -> Sequence[str]:  # type: ignore[override]

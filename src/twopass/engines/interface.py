@@ -112,7 +112,7 @@ class Engine(Protocol):
     `has_ngram_ban`: whether it has to apply `Sampling.ngram`; then it must be seen to act before the engine serves.
     `uses_drafts`: whether prompts need a draft; for other engines none is made.
     `buffer_pools`: pixel buffers of its own that page workers must share.
-    `startup_seconds`: duration of each stage of its start.
+    `stage_ends`: when each stage of its start ended, as time.monotonic() counts, which all processes share.
     `incidents`: append-only.
     `fallbacks`: what it does more slowly than it could, by its name in `started`: with a library's own code, because
         that of twopass does not fit the library's version, or without CUDA graphs.
@@ -128,7 +128,7 @@ class Engine(Protocol):
     has_ngram_ban: bool = True
     uses_drafts: bool = False
     buffer_pools: Sequence[PixelBufferPool] = ()
-    startup_seconds: Mapping[str, float] = {}
+    stage_ends: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()
     fallbacks: Sequence[str] = ()
     is_gone: bool = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -87,6 +87,8 @@ class Metrics:
         self._in_flight = Gauge("twopass_pages_in_flight", "Pages in flight", **own)
         self._waiting = Gauge("twopass_pages_waiting", "Pages waiting for a page slot", **own)
         self._slots = Gauge("twopass_window_places", "Page slots", **own)
+        self._start_s = Gauge("twopass_start_seconds", "Seconds of a stage of the start", ["stage"], **own)
+        self._slower = Gauge("twopass_slower", "What is slower than it could be", ["reason"], **own)
         self.registry.register(_GpuCollector(list_gpus))
         self._engines = _EngineCollector()
         self.registry.register(self._engines)
@@ -100,6 +102,14 @@ class Metrics:
     def observe_engines(self, list_engines: Callable[[], Sequence[EngineStatus]]) -> None:
         """Report the state of each engine at every scrape."""
         self._engines.list_engines = list_engines
+
+    def observe_start(self, started: Mapping[str, float]) -> None:
+        """Report the stages of the worker's start, which add up to the time until it was ready."""
+        for name, value in started.items():
+            if name.endswith("_s") and name != "ready_s":
+                self._start_s.labels(name.removesuffix("_s")).set(value)
+            elif name not in ("ready_s", "engines"):
+                self._slower.labels(name).set(value)
 
     @contextmanager
     def job(self, job_id: str) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TypeVar
 
@@ -12,6 +12,18 @@ from twopass.runtime.page_pool import cpu_time_callback
 from twopass.telemetry.observer import CompositeObserver, Observer
 
 T = TypeVar("T")
+
+
+def measure_stages(began: float, ends: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Seconds of each stage, from the end of the one before it, in the order in which they ended.
+
+    Those of one name are added, so that all together are the time from `began` to the last end.
+    """
+    seconds: dict[str, float] = defaultdict(float)
+    for name, end in sorted(ends, key=lambda stage: stage[1]):
+        seconds[name] += max(end - began, 0.0)
+        began = max(end, began)
+    return dict(seconds)
 
 
 class Stopwatch:

@@ -114,7 +114,7 @@ async def test_the_detector_opens_and_closes_with_the_engine() -> None:
     await engine.close()
 
     assert was_open and not detector.is_open
-    assert "detector_s" in engine.startup_seconds
+    assert "detector_s" in engine.stage_ends
 
 
 class ChangingReader(ReplayEngine):
@@ -126,7 +126,7 @@ class ChangingReader(ReplayEngine):
 
     async def open(self, page_pool: PagePool) -> None:
         self.precision = "as served by the server"
-        self.startup_seconds = {"imports_s": 2.0}
+        self.stage_ends = {"imports_s": 2.0}
 
     def run_out_of_memory(self) -> None:
         self.sequences = 4
@@ -146,7 +146,7 @@ async def test_what_the_reader_changes_is_passed_on() -> None:
     assert before == ("recorded", 8, [], False)
     assert describe(engine) == {"engine": "replay", "precision": "as served by the server", "detector": "detector@1"}
     assert (engine.sequences, engine.incidents, engine.is_gone) == (4, reader.incidents, True)
-    assert engine.startup_seconds.keys() == {"imports_s", "detector_s"}
+    assert engine.stage_ends.keys() == {"imports_s", "open_s", "detector_s"}
 
 
 async def test_a_detector_that_says_why_it_cannot_start_is_quoted() -> None:

@@ -52,7 +52,7 @@ class DetectorFirstEngine(Engine):
         self._detector = detector
         self._reader = reader
         self._batcher: Batcher[Pixels, str] = Batcher(detector.detect, batch)
-        self._start_s: Mapping[str, float] = {}
+        self._stage_ends: Mapping[str, float] = {}
         self.kind = reader.kind
         self.family = family
         self.needs_canary = reader.needs_canary
@@ -92,19 +92,19 @@ class DetectorFirstEngine(Engine):
         return self._reader.statuses
 
     @property
-    def startup_seconds(self) -> Mapping[str, float]:  # type: ignore[override]
-        return {**self._reader.startup_seconds, **self._start_s}
+    def stage_ends(self) -> Mapping[str, float]:  # type: ignore[override]
+        return {**self._reader.stage_ends, **self._stage_ends}
 
     async def open(self, page_pool: PagePool) -> None:
         """Open the reader first: it measures the GPU's free memory, of which the detector needs little."""
         await self._reader.open(page_pool)
-        started = time.monotonic()
+        before = time.monotonic()
         try:
             await self._detector.open(page_pool)
         except WorkerDied as error:
             message = f"the layout detector did not start; see stderr ({error.message})"
             raise EngineError(Code.ENGINE_DEAD, message) from error
-        self._start_s = {"detector_s": time.monotonic() - started}
+        self._stage_ends = {"open_s": before, "detector_s": time.monotonic()}
 
     async def generate(self, prompt: Prompt) -> Completion:
         if prompt.text != DETECT:

@@ -37,7 +37,8 @@ log = structlog.get_logger()
 class StartingCore(Protocol):
     """A core that is starting: `CoreProcess`, or what a test passes instead."""
 
-    import_seconds: float
+    @property
+    def stage_ends(self) -> Mapping[str, float]: ...
 
     def wait(self) -> None: ...
 
@@ -123,16 +124,16 @@ class Core:
         self._process.stop()
 
     async def open(self) -> Mapping[str, float]:
-        """Watch the core from now on; returns the seconds of each stage of its start. Raises EngineError."""
-        seconds = {"imports_s": self._process.import_seconds}
+        """Watch the core from now on; returns when each stage of its start ended. Raises EngineError."""
+        ends = dict(self._process.stage_ends)
         if "worker_cls" in self.arguments:
-            first, *_ = await self._ask(self.client.collective_rpc("startup_seconds"))
-            seconds |= first
+            first, *_ = await self._ask(self.client.collective_rpc("stage_ends"))
+            ends |= first
         await self._ask(self.client.get_supported_tasks())
         if self._watchdog:
             self._watchdog.cancel()
         self._watchdog = asyncio.create_task(self._watch())
-        return seconds
+        return ends
 
     async def close(self) -> None:
         if self._watchdog:

@@ -32,8 +32,11 @@ class CoreProcess:
         adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda arguments: arguments,
     ) -> None:
         """Start the process, which alone gets `variables`. `adapt` may change the arguments once vLLM is imported."""
-        self.import_seconds = _import_vllm()
+        self.stage_ends: dict[str, float] = {"plan_s": time.monotonic()}
+        _import_vllm()
+        self._end_stage("imports_s")
         arguments = adapt(arguments)
+        self._end_stage("cache_s")
         plugin.register_class(Path(arguments["model"]))
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.transformers_utils.config import maybe_register_config_serialize_by_value
@@ -46,6 +49,7 @@ class CoreProcess:
         with set_variables(variables):
             engine_arguments = AsyncEngineArgs(**arguments)
             self._config = engine_arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
+            self._end_stage("configuration_s")
             self._executor = Executor.get_class(self._config)
             self._log_stats = not engine_arguments.disable_log_stats
             addresses = EngineZmqAddresses([get_open_zmq_ipc_path()], [get_open_zmq_ipc_path()])
@@ -56,6 +60,7 @@ class CoreProcess:
     def wait(self) -> None:
         """Wait until the core has loaded its model, in any thread; raises vLLM's error if it ends before."""
         self._startup.__exit__(None, None, None)
+        self._end_stage("core_s")
 
     def connect(self) -> Any:
         """The core's AsyncLLM, once `wait` has returned."""
@@ -66,23 +71,24 @@ class CoreProcess:
         # From here on, the client notices the end of the process and ends it, as if it had started it itself.
         client.engine_core.resources.engine_manager = self._processes
         client.engine_core.start_engine_core_monitor()
+        self._end_stage("client_s")
         return client
 
     def stop(self) -> None:
         """End the process, whether it is still starting or not."""
         self._processes.shutdown()
 
+    def _end_stage(self, name: str) -> None:
+        self.stage_ends[name] = time.monotonic()
 
-def _import_vllm() -> float:
-    """Import what starts a core, and turn the plugin on; returns the seconds of the imports."""
-    before = time.monotonic()
+
+def _import_vllm() -> None:
+    """Import what starts a core, and turn the plugin on."""
     # A restart finds everything imported, and must not freeze the objects of pages in flight.
     with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else gc_tuning.freeze_imports():
         import vllm.v1.engine.async_llm  # noqa: F401
 
-    seconds = time.monotonic() - before
     plugin.activate()
-    return seconds
 
 
 @contextmanager

@@ -69,7 +69,7 @@ class VllmEngine(GroupMember):
             fixed_size=self.images.max_nbytes,
         )
         self.buffer_pools = (self.buffers,)
-        self.startup_seconds: Mapping[str, float] = {}
+        self.stage_ends: Mapping[str, float] = {}
         self.logprobs = settings.logprobs
         self._time_share = TimeShare()
         self._page_pool: PagePool | None = None
@@ -98,7 +98,8 @@ class VllmEngine(GroupMember):
 
     @property
     def fallbacks(self) -> Sequence[str]:  # type: ignore[override]
-        return (*self.core.fallbacks, *(("not_compiled",) if self._is_uncompiled else ()))
+        uncompiled = ("not_compiled",) if self._is_uncompiled else ()
+        return (*self.core.fallbacks, *self._cache.lacks, *uncompiled)
 
     @property
     def is_gone(self) -> bool:  # type: ignore[override]
@@ -118,7 +119,7 @@ class VllmEngine(GroupMember):
 
     async def open(self, page_pool: PagePool) -> None:
         self._page_pool = page_pool
-        self.startup_seconds = await self.core.open()
+        self.stage_ends = await self.core.open()
 
     async def generate(self, prompt: Prompt) -> Completion:
         """Answer; a prompt that vLLM refuses gets finish_reason error. Raises EngineError when the core is gone.

@@ -21,7 +21,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -111,6 +111,11 @@ class SharedCache:
             report = log.warning if self.state in (State.REFUSED, State.FAILED) else log.info
             report("shared compiled code", state=self.state, object=self._place.name, reason=reason, seconds=seconds)
         return self.state
+
+    @property
+    def lacks(self) -> Sequence[str]:
+        """How `started` names a start without the shared code; empty for one that has it, or that needs none."""
+        return () if self.state.is_found or not self._is_shared else (f"shared_code_{self.state}",)
 
     def abandon(self) -> None:
         """End a fetch that nobody waits for."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +26,21 @@ class DraftingWorker(Worker):
         if record := os.environ.get(kernels.RECORD_VARIABLE):
             kernels.record(Path(record))
         super().__init__(*arguments, **more)
-        self._startup_seconds: dict[str, float] = {}
+        self._stage_ends = {"launch_s": time.monotonic()}
 
     def init_device(self) -> None:
-        with self._measure_stage("device_s"):
-            super().init_device()
+        super().init_device()
+        self._end_stage("device_s")
 
     def load_model(self, *arguments: Any, **more: Any) -> None:
         """Replaces vLLM's n-gram speculator, for which `speculative_config` has asked.
 
         CUDA graphs are captured twice, to measure their memory and then to stay; both report a failure.
         """
-        with self._measure_stage("weights_s"):
-            super().load_model(*arguments, **more)
-        self.model_runner.capture_model = core_exit.report_no_graphs()(self.model_runner.capture_model)
+        super().load_model(*arguments, **more)
+        self._end_stage("weights_s")
+        self._capture_model = self.model_runner.capture_model
+        self.model_runner.capture_model = self._capture_graphs
         if self.use_v2_model_runner and self.vllm_config.num_speculative_tokens:
             self._replace_speculator()
 
@@ -60,26 +59,30 @@ class DraftingWorker(Worker):
 
     def determine_available_memory(self) -> int:
         """Runs a trial step, which compiles the model or loads it compiled; vLLM skips it if memory is known."""
-        with self._measure_stage("profile_s"):
-            return int(super().determine_available_memory())
+        memory = int(super().determine_available_memory())
+        self._end_stage("profile_s")
+        return memory
 
     def compile_or_warm_up_model(self) -> Any:
-        """Captures the CUDA graphs, if the engine has any.
+        """Compiles what is left, runs steps of several sizes, and captures the CUDA graphs, if the engine has any.
 
         vLLM then stores the measured size of the KV cache. Other workers use it if as much memory is free, to the byte:
         the amount is rounded down, so that other hosts of the same kind have as much.
         """
-        with self._measure_stage("graphs_s"):
-            if not current_platform.is_cpu():
-                self.init_snapshot.free_memory -= self.init_snapshot.free_memory % FREE_MEMORY_STEP
-            return super().compile_or_warm_up_model()
+        if not current_platform.is_cpu():
+            self.init_snapshot.free_memory -= self.init_snapshot.free_memory % FREE_MEMORY_STEP
+        times = super().compile_or_warm_up_model()
+        self._end_stage("graphs_s")
+        return times
 
-    def startup_seconds(self) -> dict[str, float]:
-        """Seconds of each stage of the start."""
-        return self._startup_seconds
+    def stage_ends(self) -> dict[str, float]:
+        """When each stage of the start ended. The clock is the same in all processes of a machine."""
+        return self._stage_ends
 
-    @contextmanager
-    def _measure_stage(self, name: str) -> Iterator[None]:
-        before = time.monotonic()
-        yield
-        self._startup_seconds[name] = time.monotonic() - before
+    def _capture_graphs(self, *arguments: Any, **more: Any) -> Any:
+        self._end_stage("kernels_s")  # of the last capture: the first one only measures, in the stage of the profile
+        with core_exit.report_no_graphs():
+            return self._capture_model(*arguments, **more)
+
+    def _end_stage(self, name: str) -> None:
+        self._stage_ends[name] = time.monotonic()
