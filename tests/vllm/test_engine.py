@@ -23,6 +23,7 @@ from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.engines.vllm.images import TiledImages
+from twopass.engines.vllm.plugin import core_exit
 from twopass.errors import Code, EngineError
 from twopass.models import MODELS, TileGrid
 from twopass.pages.rendered_page import PagePointer
@@ -67,7 +68,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     folder = tiny.write_checkpoint(tmp_path_factory.mktemp("tiny"), phrases=phrase_model.PHRASES)
     settings = Settings(
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=INTERVAL,
-        gpu_memory_utilization=0.3, engine_restarts=3, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
+        gpu_memory_utilization=0.3, engine_restarts=5, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
         small_crops=True,  # the encoder takes seconds for a large image on a CPU
     )  # fmt: skip
     (engine,) = start_engines(settings, folder, worker_cls=PHRASE_WORKER)
@@ -300,6 +301,46 @@ async def test_a_core_killed_during_a_document_loses_nothing(running: Running, t
     assert [(problem.code, problem.severity) for problem in result.problems] == [(Code.ENGINE_DEAD, "warning")]
     for name in ("document.json", "document.md"):
         assert read_artefact(tmp_path / "out", name) == read_artefact(tmp_path / "alone", name)
+
+
+def read_environment(worker: Any) -> dict[str, str]:
+    """Runs in vLLM's worker, which has the environment of the core that started it."""
+    return dict(os.environ)
+
+
+async def test_the_core_after_a_killed_one_is_forked_from_a_server(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers all prompts of the killed one, and has the environment of the moment of its start."""
+    expected = await running.ask()
+    await running.engine.after_ready()
+    (server,) = find_children("multiprocessing.forkserver")
+    monkeypatch.setenv("SET_LATER", "1")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    asking = asyncio.gather(*(running.ask() for _ in range(6)))
+    while not running.unfinished:
+        await asyncio.sleep(0.01)
+    for process in find_children("EngineCore"):
+        process.kill()
+
+    answers = await asking
+    (environment,) = await running.engine.core.client.collective_rpc(read_environment)
+
+    assert [answer.text for answer in answers] == [expected.text] * 6
+    assert {core.ppid() for core in find_children("VLLM::EngineCore")} == {server.pid}
+    assert server.num_threads() == 1  # a fork leaves all others out, and what they hold stays held
+    assert environment["SET_LATER"] == "1" and "HF_HUB_OFFLINE" not in environment
+    assert core_exit.PATH_VARIABLE in environment
+
+
+async def test_a_fork_server_that_is_gone_costs_time_and_no_answers(running: Running) -> None:
+    """Whatever killed it, the next core is started in a new interpreter, or from a new server."""
+    for process in [*find_children("multiprocessing.forkserver"), *find_children("EngineCore")]:
+        process.kill()
+
+    answer = await running.ask(sampling=Sampling(max_tokens=2))
+
+    assert answer.finish_reason == "length"
 
 
 async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:

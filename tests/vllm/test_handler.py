@@ -16,6 +16,7 @@ import pymupdf
 import pytest
 
 from tests import ROOT
+from tests.fakes.children import find_children
 from tests.fakes.isolation import isolate
 from tests.fakes.queue import LoopbackQueue
 from tests.vllm import tiny
@@ -89,6 +90,7 @@ def test_nothing_of_a_killed_worker_goes_on(settings: dict[str, str], tmp_path: 
     with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=tmp_path, env=settings) as worker:
         queue.wait_ping(timeout=400)
         children = psutil.Process(worker.pid).children(recursive=True)
+        assert find_children("multiprocessing.forkserver", worker.pid)  # from which other cores would be forked
         ends = [(child.name(), os.pidfd_open(child.pid)) for child in children]
         os.kill(worker.pid, signal.SIGKILL)
 

@@ -17,7 +17,16 @@ from twopass.engines.gpus import GpuInfo
 from twopass.engines.vllm import plugin
 from twopass.engines.vllm.arguments import build_arguments, choose_drafts
 from twopass.engines.vllm.plugin import compatibility
-from twopass.engines.vllm.plugin.compatibility import BAN, DRAFTS, REPLACED, SCHEDULER, WORKER, Replaced, compare
+from twopass.engines.vllm.plugin.compatibility import (
+    BAN,
+    DRAFTS,
+    REPLACED,
+    RESTARTS,
+    SCHEDULER,
+    WORKER,
+    Replaced,
+    compare,
+)
 from twopass.models import MODELS, PAGE_PRESETS
 from twopass.settings import Settings
 
@@ -35,7 +44,7 @@ plugin.activate(lambda model: {"models": "changed"} if model == "paddleocr_vl" e
 print(vllm.registered)
 """
 FITTING = [fit(row) for row in REPLACED]
-OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN)
+OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS)
 
 
 def run(folder: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -160,6 +169,7 @@ def test_vllms_own_code_runs_instead_of_a_part_that_does_not_fit(part: str, tmp_
 
     usual, changed = build([]), build([part])
 
+    drafts = set() if part == RESTARTS else {"speculative_config"}
     absent = {SCHEDULER: {"scheduler_cls"}, WORKER: {"worker_cls"}}.get(part, set())
-    assert set(usual) - set(changed) == {"speculative_config", *absent}
+    assert set(usual) - set(changed) == {*drafts, *absent}
     assert (changed["logits_processors"] == [plugin.STOCK_NGRAM]) == (part == BAN)

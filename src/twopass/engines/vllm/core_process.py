@@ -2,21 +2,31 @@
 
 The start has three steps, so that several cores can load their weights at the same time: first all processes are
 started, then all are waited for, then each gets its client.
+
+The first core of a process is forked from it, before it has threads. Those that replace a dead one are forked from a
+fork server, which has imported vLLM meanwhile: a new interpreter would take as long for that as the core for the rest.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from twopass.engines.vllm import plugin
 from twopass.runtime import gc_tuning
+
+log = structlog.get_logger()
 
 # The environment belongs to the whole process, and two dead cores may start again at the same moment.
 _environment_lock = threading.Lock()
@@ -53,9 +63,13 @@ class CoreProcess:
             self._executor = Executor.get_class(self._config)
             self._log_stats = not engine_arguments.disable_log_stats
             addresses = EngineZmqAddresses([get_open_zmq_ipc_path()], [get_open_zmq_ipc_path()])
-            self._startup = launch_core_engines(self._config, self._executor, self._log_stats, addresses)
-            launch = self._startup.__enter__()
-            self._processes, self._addresses = launch.engine_manager, launch.addresses
+
+            def launch() -> Any:
+                self._startup = launch_core_engines(self._config, self._executor, self._log_stats, addresses)
+                return self._startup.__enter__()
+
+            launched = _fork_server.launch(launch)
+            self._processes, self._addresses = launched.engine_manager, launched.addresses
 
     def wait(self) -> None:
         """Wait until the core has loaded its model, in any thread; raises vLLM's error if it ends before."""
@@ -105,3 +119,75 @@ def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+
+
+# ---- the fork server ----------------------------------------------------------------------------
+
+_IMPORTED = (
+    "vllm.v1.engine.async_llm", "vllm.v1.engine.core", "vllm.v1.executor.uniproc_executor",
+    "twopass.engines.vllm.core_process", "twopass.engines.vllm.plugin.scheduler", "twopass.engines.vllm.plugin.worker",
+)  # fmt: skip
+_IMPORTED_ON_GPUS = ("vllm.v1.worker.gpu.model_runner", "vllm.v1.worker.gpu.warmup")
+
+
+class _ForkedCore(ForkServerProcess):
+    """A core with the environment that this process had when it was made. That of the fork server is older."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._environment = dict(os.environ)
+
+    def run(self) -> None:
+        gc.freeze()  # what the server has imported, which it shares with this process
+        os.environ.clear()
+        os.environ.update(self._environment)
+        super().run()
+
+
+class _CoreContext(ForkServerContext):
+    """What vLLM asks for the class of its processes."""
+
+    Process = _ForkedCore
+
+
+class _ForkServer:
+    """Python's fork server, of which a process has one, for all cores. It ends with this process."""
+
+    def __init__(self) -> None:
+        self._is_started = False
+
+    def start(self, modules: Sequence[str]) -> None:
+        """Start it; returns before it has imported the modules. A core that is started before waits for them."""
+        _CoreContext().set_forkserver_preload(list(modules))
+        forkserver.ensure_running()
+        self._is_started = True
+
+    def launch(self, launch: Callable[[], Any]) -> Any:
+        """Call the function, whose processes are forked from the server; without one, or if it fails, as vLLM does."""
+        if not self._is_started:
+            return launch()
+        try:
+            with self._replace_context():
+                return launch()
+        except (EOFError, ConnectionError) as error:  # it could not import what it should, or was killed
+            self._is_started = False
+            log.warning("cores are started without the fork server", reason=f"{type(error).__name__}: {error}")
+            return launch()
+
+    @contextmanager
+    def _replace_context(self) -> Iterator[None]:
+        from vllm.v1.engine import utils
+
+        with ExitStack() as stack:
+            stack.callback(setattr, utils, "get_mp_context", utils.get_mp_context)
+            utils.get_mp_context = _CoreContext
+            yield
+
+
+_fork_server = _ForkServer()
+
+
+def prepare_restarts(model: str, has_gpu: bool) -> None:
+    """Start the fork server: it takes a processor for as long as vLLM's imports, and a gigabyte of memory."""
+    _, path = plugin.CLASSES[model]
+    _fork_server.start([*_IMPORTED, *(_IMPORTED_ON_GPUS if has_gpu else ()), path.partition(":")[0]])

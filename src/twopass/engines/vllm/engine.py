@@ -22,8 +22,9 @@ from twopass.engines.interface import Completion, EngineDied, GroupMember, Incid
 from twopass.engines.vllm import images, startup
 from twopass.engines.vllm.arguments import describe_precision, forgo_compilation
 from twopass.engines.vllm.core import Core, StartCore
-from twopass.engines.vllm.core_process import CoreProcess
+from twopass.engines.vllm.core_process import CoreProcess, prepare_restarts
 from twopass.engines.vllm.plugin import drafts
+from twopass.engines.vllm.plugin.compatibility import RESTARTS
 from twopass.models import find_model
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 from twopass.runtime import retry
@@ -57,6 +58,7 @@ class VllmEngine(GroupMember):
         self._plan, self._cache = plan, plan.cache
         self._compiles_if_found = settings.torch_compile == "auto"
         self._is_uncompiled = False
+        self._can_fork = settings.engine_restarts and f"own_{RESTARTS}_of_vllm" not in plan.fallbacks
         self.gpus = plan.gpus
         self.images = images.choose(settings)
         self.family = settings.model
@@ -114,6 +116,8 @@ class VllmEngine(GroupMember):
         return forgo_compilation(arguments)
 
     async def after_ready(self, is_warmed_up: bool = False) -> None:
+        if self._can_fork and not is_warmed_up:
+            prepare_restarts(self.family, has_gpu=bool(self.gpus))
         if not self._is_uncompiled and self.core.arguments == self._plan.arguments:
             await self._cache.share(is_complete=is_warmed_up)
 

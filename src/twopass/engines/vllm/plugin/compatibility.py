@@ -21,12 +21,13 @@ HASH_DIGITS = 12
 
 # Parts of the plugin. Without the first two, there is no engine; the others can be replaced by vLLM's own code.
 MODELS, START = "models", "start"
-SCHEDULER, WORKER, DRAFTS, BAN = "scheduler", "worker", "drafts", "ngram_ban"
+SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS = "scheduler", "worker", "drafts", "ngram_ban", "restarts"
 REQUIRED = (MODELS, START)
 INSTEAD: Mapping[str, str] = {
     SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message, answers are not drafted",
     WORKER: "vLLM's worker: the start is not timed or repeated without CUDA graphs, and answers are not drafted",
     DRAFTS: "no speculative decoding",
+    RESTARTS: "a core that replaces a dead one imports vLLM again, which takes twice as long",
     BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
 }
 
@@ -148,6 +149,7 @@ REPLACED = (
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/speculator.py", "BaseSpeculator", ("2c6d4fa7dc2e",)),
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/ngram/speculator.py", "NgramGPUSpeculator.propose", ("bc290a6f9eaf",)),
     Replaced(DRAFTS, "v1/worker/gpu/states.py", "RequestState.__init__", ("f7f6d85a7f15",)),
+    Replaced(RESTARTS, "v1/engine/utils.py", "CoreEngineProcManager.__init__", ("b7b386e0f08c", "847a7f54bf77")),
     Replaced(BAN, _LOGITS, "LogitsProcessor", ("d8e18f158e70",)),
     Replaced(BAN, _LOGITS, "LogitsContext", ("6b0b677dd145",)),
     Replaced(BAN, _LOGITS, "LogitsProcRequestState", ("db95b96cb1a9",)),
