@@ -66,7 +66,9 @@ LABEL org.opencontainers.image.title="twopass" \
       org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0 AND AGPL-3.0-only"
 RUN --mount=type=bind,source=requirements,target=/requirements \
-    python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt
+    --mount=type=bind,source=scripts/bytecode.py,target=/bytecode.py \
+    python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt \
+    && python3 /bytecode.py # that of vLLM's image is missing; see the script
 # Kernels that vLLM compiled before, if there are any: see caches/README.md.
 COPY caches /caches
 WORKDIR /app

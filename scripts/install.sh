@@ -27,6 +27,7 @@ cp -r "$root/src" "$root/scripts" "$root/samples" "$app/"
 rm -rf "$app"/src/*.egg-info
 cd "$app"
 $pip --no-build-isolation .
+venv/bin/python scripts/bytecode.py
 
 if [ -n "${MODEL:-}" ]; then
     export ENGINE=vllm MODEL STRUCTURE="${STRUCTURE:-auto}" MODEL_DIR="$app/models/$MODEL"

@@ -19,6 +19,8 @@ from twopass.engines.vllm.arguments import (
     choose_drafts,
     choose_preset,
     cuda_graph_config,
+    forgo_compilation,
+    reduce_load,
 )
 from twopass.errors import EngineError
 from twopass.families.interface import FamilyOptions
@@ -27,6 +29,22 @@ from twopass.models import MODELS, PAGE_PRESETS
 from twopass.settings import Settings
 
 UNLIMITED = Settings(model="unlimited_ocr")
+
+
+def test_nothing_is_tuned_at_each_start() -> None:
+    """By default, vLLM lets FlashInfer measure its kernels at each start."""
+    assert build_arguments(Settings(), Path(), PAGE_PRESETS["24"])["enable_flashinfer_autotune"] is False
+
+
+@pytest.mark.parametrize("setting", ["on", "off", "auto"])
+def test_the_model_is_compiled_unless_the_setting_says_otherwise(setting: str) -> None:
+    """CUDA graphs stay, in the same sizes; `auto` is decided when the shared cache has been looked at."""
+    usual = build_arguments(Settings(), Path(), PAGE_PRESETS["24"])["compilation_config"]
+    arguments = build_arguments(Settings(torch_compile=setting), Path(), PAGE_PRESETS["24"])
+
+    assert arguments["compilation_config"] == usual | ({"mode": 0} if setting == "off" else {})
+    assert forgo_compilation(arguments)["compilation_config"] == usual | {"mode": 0}
+    assert reduce_load(forgo_compilation(arguments), 1)["compilation_config"]["mode"] == 0
 
 
 def test_the_number_of_tiles_is_the_same_for_family_and_engine() -> None:

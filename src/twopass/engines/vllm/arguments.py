@@ -80,6 +80,7 @@ def build_arguments(
         "mm_device_do_normalize": False,  # the plugin's classes normalise pixels themselves
         "skip_mm_profiling": True,  # the canary page is the encoder's first image
         "disable_log_stats": True,
+        "enable_flashinfer_autotune": False,  # it would measure kernels at each start
         **({"block_size": settings.block_size} if settings.block_size else {}),
         **_choose_attention(kind, has_gpu),
     }
