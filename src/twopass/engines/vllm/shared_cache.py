@@ -253,7 +253,9 @@ def fetch(settings: Settings, place: Place) -> tuple[State, str]:
             _merge(unpacked / _TRITON, place.triton)
             _touch(place.marker)
     except SourceError as error:
-        return State.MISSING if error.code is Code.SOURCE_NOT_FOUND else State.FAILED, error.message
+        if error.code is Code.SOURCE_NOT_FOUND:
+            return State.MISSING, "no worker has stored it yet"
+        return State.FAILED, error.message
     except DamagedObject as error:
         return State.REFUSED, str(error)
     except OSError as error:
