@@ -214,7 +214,7 @@ def open_monitored_worker(settings: Settings, preload_main: Callable[[], object]
             if settings.metrics_push_url:
                 name = settings.runpod_pod_id or socket.gethostname()
                 stack.enter_context(push(metrics.registry, settings.metrics_push_url, name))
-        stack.callback(worker.submit(worker.engine.after_ready()).cancel)
+        stack.callback(worker.submit(_finish_start(worker)).cancel)
         yield worker
 
 
@@ -238,6 +238,13 @@ async def _warm_up(worker: Worker, stages: list[tuple[str, float]]) -> Canary | 
     await worker.engine.open(worker.page_pool)
     stages.append(("engine_s", time.monotonic()))
     return await canary.check(worker.engine, worker.family, worker.page_pool, worker.settings)
+
+
+async def _finish_start(worker: Worker) -> None:
+    try:
+        await worker.engine.after_ready()
+    except Exception:  # whatever fails here: the worker serves without it
+        log.exception("what could wait until the worker serves was not done")
 
 
 def _describe_start(engine: Engine, began: float, ends: Sequence[tuple[str, float]]) -> dict[str, float]:
