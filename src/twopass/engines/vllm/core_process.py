@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -139,6 +139,10 @@ class _ForkedCore(ForkServerProcess):
 
     def run(self) -> None:
         gc.freeze()  # what the server has imported, which it shares with this process
+        with suppress(ImportError):
+            from setproctitle import getproctitle
+
+            getproctitle()  # it finds its place by the environment as it was; later, vLLM could not name the process
         os.environ.clear()
         os.environ.update(self._environment)
         super().run()
