@@ -310,8 +310,11 @@ def report_out_of_memory(variables: Mapping[str, str]) -> None:
 class FullProcess(Process):
     """A process whose core reports that it ran out of memory when it dies."""
 
+    started: list[FullProcess] = []
+
     def __init__(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> None:
         self._variables = variables
+        FullProcess.started.append(self)
 
     def connect(self) -> Client:
         report_out_of_memory(self._variables)
@@ -335,6 +338,25 @@ async def test_a_core_that_ran_out_of_memory_gets_less_to_do() -> None:
     assert reduced["gpu_memory_utilization"] < arguments["gpu_memory_utilization"]
     assert reduced["max_num_batched_tokens"] == 2048 + 4 * 32
     assert reduced["compilation_config"]["cudagraph_capture_sizes"][-1] == 5 * 32
+
+
+@pytest.mark.parametrize("environment", [{}, {startup.MEMORY_PLAN: "1"}], ids=["by default", "set by the user"])
+async def test_a_core_that_ran_out_of_memory_measures_its_cache_again(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM would use the size that it measured for the larger share, and store that of the smaller one for others."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(FullProcess, "started", [])
+    engine = start(GRAPHS, process=FullProcess)
+
+    with pytest.raises(EngineDied):
+        await engine.attempt(build_prompt("poison"))
+    await engine.wait_for_restart()
+
+    first, second = (process._variables for process in FullProcess.started)
+    assert first.get(startup.MEMORY_PLAN, "1") == "1"
+    assert second[startup.MEMORY_PLAN] == "0"
 
 
 class FillingProcess(StartingProcess):

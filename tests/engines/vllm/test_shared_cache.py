@@ -127,10 +127,12 @@ def test_what_was_fetched_is_not_stored_again(endpoint: str, bucket: Any, place:
     assert s3.read_objects(bucket) != before
 
 
+FRAME = b"\x28\xb5\x2f\xfd"  # begins Zstandard's own frame, after that with the checksum
 DAMAGE = {
+    "other code": lambda data: data[: data.index(FRAME)] + zstd.compress(build_archive(member(MODEL, size=3))),
     "a changed byte": lambda data: data[:-20] + bytes([data[-20] ^ 1]) + data[-19:],
     "half of it": lambda data: data[: len(data) // 2],
-    "no checksum": lambda data: data[data.index(b"\x28\xb5\x2f\xfd") :],  # where Zstandard's own frame begins
+    "no checksum": lambda data: data[data.index(FRAME) :],
     "nothing": lambda data: b"",
     "a document": lambda data: b"%PDF-1.7",
     "a larger head": lambda data: data[:4] + b"\xff\xff\xff\xff" + data[8:],
@@ -182,13 +184,17 @@ def test_a_signed_object_has_no_effect_under_another_name(endpoint: str, bucket:
     assert shared_cache.fetch(settings(endpoint, KEY), other)[0] is State.REFUSED
 
 
-def pack_members(*members: tarfile.TarInfo) -> bytes:
-    """An object with a right checksum whose archive has these members."""
+def build_archive(*members: tarfile.TarInfo) -> bytes:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for member in members:
             tar.addfile(member, io.BytesIO(bytes(member.size)))
-    payload = zstd.compress(archive.getvalue())
+    return archive.getvalue()
+
+
+def pack_members(*members: tarfile.TarInfo) -> bytes:
+    """An object with a right checksum whose archive has these members."""
+    payload = zstd.compress(build_archive(*members))
     head = json.dumps({"sha256": hashlib.sha256(payload).hexdigest(), "hmac": ""}).encode()
     return shared_cache._FRAME_HEAD.pack(shared_cache._SKIPPED_FRAME, len(head)) + head + payload
 
