@@ -408,3 +408,31 @@ def test_an_engine_without_a_gpu_ignores_one(monkeypatch: pytest.MonkeyPatch) ->
 
     assert engine.core.arguments["logits_processors"] == [NGRAM_V1]
     assert not engine.uses_drafts
+
+
+def test_a_model_runs_uncompiled_only_where_no_compiled_code_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TORCH_COMPILE=auto: what is kept from an earlier start is used, and `started` says when there was none."""
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path / "vllm"))
+    settings = GRAPHS.model_copy(update={"torch_compile": "auto"})
+    usual = start(GRAPHS).core.arguments["compilation_config"]
+
+    without = start(settings)
+    adapted = without._finish_arguments(without.core.arguments)
+    assert adapted["compilation_config"] == usual | {"mode": 0}
+    assert without.fallbacks == ("not_compiled",)
+
+    asyncio.run(start(GRAPHS)._cache.share())
+    found = start(settings)
+    assert found._finish_arguments(found.core.arguments) == found.core.arguments
+    assert found.fallbacks == ()
+
+
+def test_only_the_first_of_several_engines_fetches_compiled_code() -> None:
+    """The others find it on this machine, in the same folders."""
+    settings = Settings(engine_cache="s3://bucket/caches/", preset="cpu", page_workers=1)
+    own = startup.without_sharing(settings)
+
+    assert own.engine_cache == str(startup.find_cache_folder("s3://bucket/caches/"))
+    assert startup.find_cache_folder(own.engine_cache or "") == startup.find_cache_folder("s3://other/caches/")
