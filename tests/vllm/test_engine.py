@@ -68,7 +68,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     folder = tiny.write_checkpoint(tmp_path_factory.mktemp("tiny"), phrases=phrase_model.PHRASES)
     settings = Settings(
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=INTERVAL,
-        gpu_memory_utilization=0.3, engine_restarts=5, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
+        gpu_memory_utilization=0.3, engine_restarts=5, engine_start_s=4 * MAX_WAIT_S, engine_silence_s=MAX_WAIT_S,
+        canary=False, page_workers=1,
         small_crops=True,  # the encoder takes seconds for a large image on a CPU
     )  # fmt: skip
     (engine,) = start_engines(settings, folder, worker_cls=PHRASE_WORKER)
