@@ -6,6 +6,7 @@ time that it is charged. The core's life is in core.py.
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +117,9 @@ class VllmEngine(GroupMember):
         return forgo_compilation(arguments)
 
     async def after_ready(self, is_warmed_up: bool = False) -> None:
-        if self._can_fork and not is_warmed_up:
+        # vLLM has set this variable where it must not fork, as in WSL and in Ray's actors. On a CPU it never forks.
+        must_spawn = self.gpus and os.environ.get("VLLM_WORKER_MULTIPROC_METHOD") == "spawn"
+        if self._can_fork and not (is_warmed_up or must_spawn):
             prepare_restarts(self.family, has_gpu=bool(self.gpus))
         if not self._is_uncompiled and self.core.arguments == self._plan.arguments:
             await self._cache.share(is_complete=is_warmed_up)
