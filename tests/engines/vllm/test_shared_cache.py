@@ -261,6 +261,14 @@ def test_a_start_does_not_wait_for_a_store_that_does_not_answer(place: Place) ->
         assert process and process.returncode == -9
 
 
+def test_a_folder_that_cannot_be_looked_into_fails_no_start(place: Place) -> None:
+    """A name that is too long stands for one without permission, which root has everywhere."""
+    cache = SharedCache(settings("http://127.0.0.1:9"), Place("x" * 300, place.vllm, place.triton))
+
+    assert cache.wait() is State.FAILED
+    assert cache.lacks == ("shared_code_failed",)
+
+
 @contextmanager
 def limit_files(size: int) -> Iterator[None]:
     """Let no file grow beyond this size: for a program, that looks like a full disk."""

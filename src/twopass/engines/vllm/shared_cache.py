@@ -96,10 +96,14 @@ class SharedCache:
         self._settings, self._place, self._limits_s = settings, place, limits_s
         self._fetching: subprocess.Popen[bytes] | None = None
         self._began = time.monotonic()
-        self.state = State.KEPT if place.marker.exists() else State.MISSING
         self._is_shared = bool(settings.engine_cache and locations.is_uri(settings.engine_cache))
-        if self._is_shared and self.state is State.MISSING:
-            self._fetching = _start_fetch(settings, place)
+        try:
+            self.state = State.KEPT if place.marker.exists() else State.MISSING
+            if self._is_shared and self.state is State.MISSING:
+                self._fetching = _start_fetch(settings, place)
+        except OSError as error:  # no permission, no memory for another process
+            self.state = State.FAILED
+            log.warning("shared compiled code", state=self.state, object=place.name, reason=str(error))
 
     def wait(self) -> State:
         """Wait until the object is there or given up. Only the first call waits."""

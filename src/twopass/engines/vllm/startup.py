@@ -38,7 +38,7 @@ CACHE_VARIABLES = {  # the variable that names a folder, and its default
     "triton": ("TRITON_CACHE_DIR", "~/.triton/cache"),
 }
 MEMORY_PLAN = "VLLM_ENABLE_STARTUP_PLAN"
-IMAGE_CACHES, OWN_CACHES = Path("/caches"), Path(".cache/twopass")  # in the image; elsewhere, below the user's home
+IMAGE_CACHES, OWN_CACHES = Path("/caches"), "~/.cache/twopass"  # in the image; elsewhere
 CACHE_KEY_PACKAGES = ("vllm", "torch", "triton", "transformers")
 
 log = structlog.get_logger()
@@ -99,7 +99,7 @@ def plan_core(settings: Settings, model: Path, gpu_ids: Sequence[str] = (), **ov
 
 
 def _open_cache(settings: Settings, gpus: GpuInfo, arguments: Mapping[str, Any]) -> SharedCache:
-    folders = {name: Path(os.environ.get(*where)).expanduser() for name, where in CACHE_VARIABLES.items()}
+    folders = {name: Path(os.path.expanduser(os.environ.get(*where))) for name, where in CACHE_VARIABLES.items()}
     name = shared_cache.choose_name(cache_key(gpus), arguments, folders, settings)
     chip = int("".join(map(str, gpus.capability))) if gpus.count else None
     return SharedCache(settings, Place(name, folders["vllm"], folders["triton"], chip))
@@ -148,7 +148,7 @@ def find_cache_folder(engine_cache: str) -> Path:
     """Where compiled code is on this machine: for a bucket, always at one place, because its files contain paths."""
     if not locations.is_uri(engine_cache):
         return Path(engine_cache)
-    return IMAGE_CACHES if os.access(IMAGE_CACHES, os.W_OK) else Path.home() / OWN_CACHES
+    return IMAGE_CACHES if os.access(IMAGE_CACHES, os.W_OK) else Path(os.path.expanduser(OWN_CACHES))
 
 
 def without_sharing(settings: Settings) -> Settings:
