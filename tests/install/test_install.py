@@ -16,7 +16,14 @@ import pytest
 
 from tests import ROOT
 
-FILES = ("py.typed", "formats/review.html", "formats/review.css", "formats/review.js", "acceptance/records/")
+FILES = (
+    "py.typed",
+    "formats/review.html",
+    "formats/review.css",
+    "formats/review.js",
+    "engines/vllm/kernels.jsonl",
+    "acceptance/records/",
+)
 READ = """
 from twopass import read, read_pages
 
