@@ -44,10 +44,10 @@ class CoreProcess:
         """Start the process, which alone gets `variables`. `adapt` may change the arguments once vLLM is imported."""
         self.stage_ends: dict[str, float] = {"plan_s": time.monotonic()}
         _import_vllm()
+        plugin.register_class(Path(arguments["model"]))
         self._end_stage("imports_s")
         arguments = adapt(arguments)
         self._end_stage("cache_s")
-        plugin.register_class(Path(arguments["model"]))
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.transformers_utils.config import maybe_register_config_serialize_by_value
         from vllm.usage.usage_lib import UsageContext
