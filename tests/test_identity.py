@@ -33,6 +33,8 @@ OTHERS: Mapping[str, Any] = {
     "enforce_eager": True,
     "block_size": 32,
     "max_tiles": 4,
+    "torch_compile": "off",
+    "engine_cache_key": "0123456789abcdef",
     "structure": "fallback",
     "detector_device": "cuda",
     "load_format": "dummy",
