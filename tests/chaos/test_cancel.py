@@ -12,10 +12,10 @@ from pathlib import Path
 import pymupdf
 import pytest
 
-from tests.chaos import processes
 from tests.chaos.disturbed import LONG_S, ProxiedStore, build_document, build_job, start_worker, wait_until
 from tests.chaos.test_kills import store
 from tests.fakes import s3
+from tests.fakes.children import find_children
 from tests.fakes.queue import LoopbackQueue
 
 __all__ = ["store"]  # a fixture
@@ -98,11 +98,9 @@ def build_dense_document() -> bytes:
         return bytes(pdf.tobytes())
 
 
-def list_page_workers(group: int) -> tuple[int, ...]:
+def list_page_workers(worker: int) -> tuple[int, ...]:
     """Return the process ids of a worker's page workers."""
-    return tuple(
-        pid for pid in processes.list_members(group) if b"page_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
+    return tuple(child.pid for child in find_children("page_worker", worker))
 
 
 def find_source_files(scratch: Path, name: str, store: ProxiedStore) -> list[Path]:

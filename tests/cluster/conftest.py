@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests import ROOT
+from tests.fakes.children import find_children
 
 T = TypeVar("T")
 START_S = 120.0
@@ -50,10 +51,9 @@ class RayNodes:
         """The processes of actors by the node that they run on."""
         found = {}
         for node in self.nodes:
-            with suppress(psutil.NoSuchProcess):
-                for process in psutil.Process(node).children():
-                    if process.cmdline() and process.cmdline()[0].startswith(ACTOR):
-                        found[node] = process
+            with suppress(psutil.NoSuchProcess):  # the node
+                for actor in find_children(ACTOR, node):
+                    found[node] = actor
         return found
 
     def find_readers(self, store: str) -> dict[int, psutil.Process]:

@@ -9,10 +9,11 @@ import psutil
 
 def find_children(command: str, parent: int | None = None) -> list[psutil.Process]:
     """The running processes below `parent` (this process if None) whose name or command line contains `command`."""
-    return [child for child, line in _read_commands(parent or os.getpid()) if command in line]
+    return [child for child, line in read_commands(parent or os.getpid()) if command in line]
 
 
-def _read_commands(parent: int) -> Iterator[tuple[psutil.Process, str]]:
+def read_commands(parent: int) -> Iterator[tuple[psutil.Process, str]]:
+    """The running processes below `parent`, each with its name and command line."""
     for child in psutil.Process(parent).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # its cmdline() raises ZombieProcess, a subclass, for a zombie
             yield child, " ".join([child.name(), *child.cmdline()])

@@ -1,8 +1,8 @@
 """Compile Triton kernels without a GPU, in an image's build, in the variants that a start on a GPU recorded.
 
 Triton finds compiled kernels by hashes of source, variant and compiler; they contain no GPU, driver or path. A variant
-that was not recorded is compiled when it is needed, as all are without this. kernels.jsonl has those of an H200 and an H100;
-`twopass warm-up --record` adds to a file what another GPU needs.
+that was not recorded is compiled when it is needed, as all are without this. kernels.jsonl has those of an H200 and an
+H100; `twopass warm-up --record` adds to a file what another GPU needs.
 
     python -m twopass.engines.vllm.kernels 80 90   # compute capabilities; into TRITON_CACHE_DIR
 """
