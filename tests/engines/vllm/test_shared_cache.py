@@ -136,6 +136,19 @@ DAMAGE = {
     "nothing": lambda data: b"",
     "a document": lambda data: b"%PDF-1.7",
     "a larger head": lambda data: data[:4] + b"\xff\xff\xff\xff" + data[8:],
+def test_more_than_a_worker_would_fetch_is_not_stored(
+    endpoint: str, bucket: Any, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every start would try it in vain, and the object would never be replaced. This machine keeps what it has."""
+    monkeypatch.setattr(shared_cache, "_MAX_BYTES", 100)
+    compile_code(place)
+
+    share(settings(endpoint), place)
+
+    assert s3.read_objects(bucket) == {}
+    assert place.marker.exists()
+
+
 }
 
 

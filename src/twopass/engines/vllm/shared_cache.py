@@ -144,6 +144,9 @@ class SharedCache:
 
     async def _upload(self, is_replaced: bool) -> None:
         started = time.monotonic()
+        if len(data) > _MAX_BYTES:
+            log.warning("compiled code not shared", object=self._place.name, reason="it is too large", bytes=len(data))
+            return
         data = await asyncio.to_thread(pack, self._place, _key_of(self._settings))
         result = await self._store(data, is_replaced)
         seconds = round(time.monotonic() - started, 2)
