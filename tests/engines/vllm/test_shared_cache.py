@@ -10,9 +10,10 @@ import resource
 import shutil
 import socket
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ KEY = "a secret of the endpoint"
 MODEL = "vllm/torch_compile_cache/hash/model"
 KERNEL = "triton/KERNEL/kernel.cubin"
 NAME = "H200-hash.tar.zst"
+ENOUGH_S = 120.0  # on a machine that is busy
 
 
 def settings(endpoint: str | None, key: str | None = None, **more: Any) -> Settings:
@@ -65,6 +67,13 @@ def share(settings: Settings, place: Place, state: State = State.MISSING, is_com
     asyncio.run(open_cache(settings, place, state).share(is_complete))
 
 
+def fetch(settings: Settings, place: Place) -> tuple[State, str]:
+    """Fetch in this process, which is sooner than in another."""
+    place.vllm.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=place.vllm.parent) as folder:
+        return shared_cache.fetch(settings, place, Path(folder))
+
+
 def open_cache(settings: Settings, place: Place, state: State) -> SharedCache:
     cache = SharedCache(settings, place)
     cache.abandon()
@@ -80,7 +89,7 @@ def test_a_later_worker_gets_what_the_first_one_compiled(endpoint: str, bucket: 
     forget(place)
 
     with proxy.serve() as url:
-        fetched = SharedCache(settings(url), place)
+        fetched = SharedCache(settings(url), place, limits_s=(ENOUGH_S, ENOUGH_S))
         assert fetched.wait() is fetched.wait() is State.FETCHED
         requests = len(proxy.requests)
         assert SharedCache(settings(url), place).wait() is State.KEPT
@@ -92,8 +101,8 @@ def test_a_later_worker_gets_what_the_first_one_compiled(endpoint: str, bucket: 
 
 def test_a_worker_that_finds_nothing_starts_without(endpoint: str, bucket: Any, place: Place) -> None:
     """A missing object is the usual case at the first start, and so is a missing bucket."""
-    assert shared_cache.fetch(settings(endpoint), place)[0] is State.MISSING
-    assert shared_cache.fetch(settings(endpoint, engine_cache="s3://other/caches"), place)[0] is State.MISSING
+    assert fetch(settings(endpoint), place)[0] is State.MISSING
+    assert fetch(settings(endpoint, engine_cache="s3://other/caches"), place)[0] is State.MISSING
 
 
 async def test_two_workers_at_once_store_one_object(endpoint: str, bucket: Any, tmp_path: Path) -> None:
@@ -127,15 +136,6 @@ def test_what_was_fetched_is_not_stored_again(endpoint: str, bucket: Any, place:
     assert s3.read_objects(bucket) != before
 
 
-FRAME = b"\x28\xb5\x2f\xfd"  # begins Zstandard's own frame, after that with the checksum
-DAMAGE = {
-    "other code": lambda data: data[: data.index(FRAME)] + zstd.compress(build_archive(member(MODEL, size=3))),
-    "a changed byte": lambda data: data[:-20] + bytes([data[-20] ^ 1]) + data[-19:],
-    "half of it": lambda data: data[: len(data) // 2],
-    "no checksum": lambda data: data[data.index(FRAME) :],
-    "nothing": lambda data: b"",
-    "a document": lambda data: b"%PDF-1.7",
-    "a larger head": lambda data: data[:4] + b"\xff\xff\xff\xff" + data[8:],
 def test_more_than_a_worker_would_fetch_is_not_stored(
     endpoint: str, bucket: Any, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +149,15 @@ def test_more_than_a_worker_would_fetch_is_not_stored(
     assert place.marker.exists()
 
 
+FRAME = b"\x28\xb5\x2f\xfd"  # begins Zstandard's own frame, after that with the checksum
+DAMAGE = {
+    "other code": lambda data: data[: data.index(FRAME)] + zstd.compress(build_archive(member(MODEL, size=3))),
+    "a changed byte": lambda data: data[:-20] + bytes([data[-20] ^ 1]) + data[-19:],
+    "half of it": lambda data: data[: len(data) // 2],
+    "no checksum": lambda data: data[data.index(FRAME) :],
+    "nothing": lambda data: b"",
+    "a document": lambda data: b"%PDF-1.7",
+    "a larger head": lambda data: data[:4] + b"\xff\xff\xff\xff" + data[8:],
 }
 
 
@@ -161,13 +170,13 @@ def test_a_damaged_object_is_refused_and_replaced(damage: str, endpoint: str, bu
     bucket.put_object(Bucket="bucket", Key=key, Body=DAMAGE[damage](data))
     forget(place)
 
-    state, reason = shared_cache.fetch(settings(endpoint), place)
+    state, reason = fetch(settings(endpoint), place)
     assert (state, bool(reason), read_code(place)) == (State.REFUSED, True, [])
 
     compile_code(place)
     share(settings(endpoint), place, state)
     forget(place)
-    assert shared_cache.fetch(settings(endpoint), place)[0] is State.FETCHED
+    assert fetch(settings(endpoint), place)[0] is State.FETCHED
 
 
 @pytest.mark.parametrize("signed_with", [None, "another secret of somebody"])
@@ -179,7 +188,7 @@ def test_an_object_that_is_not_signed_with_the_key_is_refused(
     share(settings(endpoint, signed_with), place)
     forget(place)
 
-    assert shared_cache.fetch(settings(endpoint, KEY), place) == (
+    assert fetch(settings(endpoint, KEY), place) == (
         State.REFUSED,
         "it is not signed with ENGINE_CACHE_KEY",
     )
@@ -190,11 +199,11 @@ def test_a_signed_object_has_no_effect_under_another_name(endpoint: str, bucket:
     """An older object, or one of another model, cannot be put in the place of the current one."""
     compile_code(place)
     share(settings(endpoint, KEY), place)
-    assert shared_cache.fetch(settings(endpoint, KEY), place)[0] is State.FETCHED
+    assert fetch(settings(endpoint, KEY), place)[0] is State.FETCHED
     bucket.copy_object(Bucket="bucket", Key="caches/other", CopySource=f"bucket/caches/{NAME}")
 
     other = Place("other", place.vllm, place.triton)
-    assert shared_cache.fetch(settings(endpoint, KEY), other)[0] is State.REFUSED
+    assert fetch(settings(endpoint, KEY), other)[0] is State.REFUSED
 
 
 def build_archive(*members: tarfile.TarInfo) -> bytes:
@@ -207,8 +216,15 @@ def build_archive(*members: tarfile.TarInfo) -> bytes:
 
 def pack_members(*members: tarfile.TarInfo) -> bytes:
     """An object with a right checksum whose archive has these members."""
-    payload = zstd.compress(build_archive(*members))
-    head = json.dumps({"sha256": hashlib.sha256(payload).hexdigest(), "hmac": ""}).encode()
+    return pack_archive(build_archive(*members))
+
+
+def pack_archive(archive: bytes) -> bytes:
+    payload = zstd.compress(archive)
+    return build_object(json.dumps({"sha256": hashlib.sha256(payload).hexdigest(), "hmac": ""}).encode(), payload)
+
+
+def build_object(head: bytes, payload: bytes) -> bytes:
     return shared_cache._FRAME_HEAD.pack(shared_cache._SKIPPED_FRAME, len(head)) + head + payload
 
 
@@ -241,9 +257,7 @@ def test_an_archive_that_would_fill_the_disk_is_refused(place: Place, tmp_path: 
     huge = member("vllm/huge")
     huge.size = shared_cache._MAX_UNPACKED + 1
     file = tmp_path / "object"
-    archive = zstd.compress(huge.tobuf() + bytes(2048))
-    head = json.dumps({"sha256": hashlib.sha256(archive).hexdigest(), "hmac": ""}).encode()
-    file.write_bytes(shared_cache._FRAME_HEAD.pack(shared_cache._SKIPPED_FRAME, len(head)) + head + archive)
+    file.write_bytes(pack_archive(huge.tobuf() + bytes(2048)))
 
     with pytest.raises(DamagedObject, match="too large"):
         shared_cache.unpack(file, place, None, tmp_path / "unpacked")
@@ -256,7 +270,7 @@ def test_a_store_that_denies_costs_nothing_but_the_cache(endpoint: str, bucket: 
     proxy.choose_fault = lambda request: s3.Fault(request.method, 403, "AccessDenied")
 
     with proxy.serve() as url:
-        state, reason = shared_cache.fetch(settings(url), place)
+        state, reason = fetch(settings(url), place)
         share(settings(url), place)
 
     assert state is State.FAILED and "access denied" in reason
@@ -264,14 +278,26 @@ def test_a_store_that_denies_costs_nothing_but_the_cache(endpoint: str, bucket: 
     assert s3.read_objects(bucket) == {} and not place.marker.exists()
 
 
-def test_a_start_does_not_wait_for_a_store_that_does_not_answer(place: Place) -> None:
-    """When the time is over, the fetch is ended, and nothing of it goes on."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        cache = SharedCache(settings(f"http://127.0.0.1:{silent.getsockname()[1]}"), place, limits_s=(0.0, 0.01))
-        process = cache._fetching
+def give_up(cache: SharedCache) -> None:
+    assert cache.wait() is State.FAILED
 
-        assert cache.wait() is State.FAILED
-        assert process and process.returncode == -9
+
+@pytest.mark.parametrize("end", [give_up, SharedCache.abandon])
+def test_a_fetch_that_is_ended_leaves_nothing_behind(end: Callable[[SharedCache], None], place: Place) -> None:
+    """Neither a start without time nor one that failed waits for a store that does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(ENOUGH_S)
+        cache = SharedCache(settings(f"http://127.0.0.1:{silent.getsockname()[1]}"), place, limits_s=(0.0, 0.01))
+        assert cache._fetching
+        process = cache._fetching._process
+        connection, _ = silent.accept()
+        assert list(place.vllm.parent.iterdir())
+
+        with connection:
+            end(cache)
+
+    assert process.returncode == -9
+    assert list(place.vllm.parent.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_looked_into_fails_no_start(place: Place) -> None:
@@ -301,7 +327,7 @@ def test_a_full_disk_leaves_nothing_behind(room: int, endpoint: str, bucket: Any
     forget(place)
 
     with limit_files(room):
-        state, _ = shared_cache.fetch(settings(endpoint), place)
+        state, _ = fetch(settings(endpoint), place)
 
     assert state is State.FAILED
     assert [path for path in place.vllm.parent.parent.rglob("*") if path.is_file()] == []
@@ -316,7 +342,7 @@ def test_code_that_is_there_stays(endpoint: str, bucket: Any, place: Place) -> N
     own.parent.mkdir(parents=True)
     own.write_text("own")
 
-    assert shared_cache.fetch(settings(endpoint), place)[0] is State.FETCHED
+    assert fetch(settings(endpoint), place)[0] is State.FETCHED
 
     assert read_code(place) == ["shared", "own"]
 

@@ -44,7 +44,7 @@ _SKIPPED_FRAME = 0x184D2A50  # begins a frame that decompressors skip: here, the
 _FRAME_HEAD = struct.Struct("<II")  # this number, and the frame's size
 _MAX_HEAD = 1024
 _CONTENT_TYPE = "application/zstd"
-_PACKED, _TRITON = "vllm", "triton"
+_VLLM, _TRITON = "vllm", "triton"
 _COMPLETE = "twopass-complete"  # a folder of markers
 # What the fetching process needs to know of the settings.
 _SETTINGS = (
@@ -94,13 +94,13 @@ class SharedCache:
     def __init__(self, settings: Settings, place: Place, limits_s: tuple[float, float] = (FETCH_S, WAIT_S)) -> None:
         """`limits_s`: from now on, and at least after `wait` was called."""
         self._settings, self._place, self._limits_s = settings, place, limits_s
-        self._fetching: subprocess.Popen[bytes] | None = None
+        self._fetching: _FetchProcess | None = None
         self._began = time.monotonic()
         self._is_shared = bool(settings.engine_cache and locations.is_uri(settings.engine_cache))
         try:
             self.state = State.KEPT if place.marker.exists() else State.MISSING
             if self._is_shared and self.state is State.MISSING:
-                self._fetching = _start_fetch(settings, place)
+                self._fetching = _FetchProcess(settings, place)
         except OSError as error:  # no permission, no memory for another process
             self.state = State.FAILED
             log.warning("shared compiled code", state=self.state, object=place.name, reason=str(error))
@@ -110,7 +110,7 @@ class SharedCache:
         if fetching := self._fetching:
             self._fetching = None
             fetch_s, wait_s = self._limits_s
-            self.state, reason = _finish_fetch(fetching, max(fetch_s - (time.monotonic() - self._began), wait_s))
+            self.state, reason = fetching.finish(max(fetch_s - (time.monotonic() - self._began), wait_s))
             seconds = round(time.monotonic() - self._began, 2)
             report = log.warning if self.state in (State.REFUSED, State.FAILED) else log.info
             report("shared compiled code", state=self.state, object=self._place.name, reason=reason, seconds=seconds)
@@ -125,7 +125,6 @@ class SharedCache:
         """End a fetch that nobody waits for."""
         if self._fetching:
             self._fetching.kill()
-            self._fetching.communicate()
             self._fetching = None
 
     async def share(self, is_complete: bool = False) -> None:
@@ -144,10 +143,10 @@ class SharedCache:
 
     async def _upload(self, is_replaced: bool) -> None:
         started = time.monotonic()
+        data = await asyncio.to_thread(pack, self._place, _key_of(self._settings))
         if len(data) > _MAX_BYTES:
             log.warning("compiled code not shared", object=self._place.name, reason="it is too large", bytes=len(data))
             return
-        data = await asyncio.to_thread(pack, self._place, _key_of(self._settings))
         result = await self._store(data, is_replaced)
         seconds = round(time.monotonic() - started, 2)
         log.info("compiled code shared", object=self._place.name, result=result, bytes=len(data), seconds=seconds)
@@ -180,8 +179,8 @@ _IRRELEVANT_VARIABLES = {
 def choose_name(label: str, arguments: Mapping[str, Any], folders: Mapping[str, Path], settings: Settings) -> str:
     """The object's name: `label`, which is GPU and versions, and a hash of what else changes compiled code.
 
-    That are vLLM's arguments with the path of the weights, its variables, our own code, and the folders, because
-    Triton's files contain their paths. With ENGINE_CACHE_KEY it depends on the key, too.
+    Hashed are vLLM's arguments with the path of the weights, its variables, the code of this engine, ENGINE_CACHE_KEY,
+    and the folders, because Triton's files contain their paths.
     """
     facts = {
         "arguments": {name: value for name, value in arguments.items() if name not in _IRRELEVANT},
@@ -215,50 +214,60 @@ def _key_of(settings: Settings) -> bytes | None:
 # ---- fetching, in a process of its own: the engine may fork this one, which must have no threads ------------
 
 
-def _start_fetch(settings: Settings, place: Place) -> subprocess.Popen[bytes]:
-    request = {
-        "parent": os.getpid(),
-        "settings": {name: _reveal(getattr(settings, name)) for name in _SETTINGS},
-        "place": {"name": place.name, "vllm": str(place.vllm), "triton": str(place.triton)},
-    }
-    command = [sys.executable, "-m", __name__]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdin
-    process.stdin.write(json.dumps(request).encode())  # less than a pipe holds
-    process.stdin.close()
-    process.stdin = None
-    return process
+class _FetchProcess:
+    """A process that fetches the object, and its folder, which is deleted when the process has ended."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        place.vllm.parent.mkdir(parents=True, exist_ok=True)
+        # Beside the folders, so that what was unpacked is only renamed.
+        self._folder = tempfile.TemporaryDirectory(prefix=".fetch-", dir=place.vllm.parent, ignore_cleanup_errors=True)
+        request = {
+            "parent": os.getpid(),
+            "settings": {name: _reveal(getattr(settings, name)) for name in _SETTINGS},
+            "place": {"name": place.name, "vllm": str(place.vllm), "triton": str(place.triton)},
+            "folder": self._folder.name,
+        }
+        command = [sys.executable, "-m", __name__]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(request).encode())  # less than a pipe holds
+        self._process.stdin.close()
+        self._process.stdin = None
+
+    def finish(self, timeout_s: float) -> tuple[State, str]:
+        """Wait until it has ended, or end it; says what became of the object and why."""
+        try:
+            answer, _ = self._process.communicate(timeout=timeout_s)
+            state, reason = json.loads(answer)
+            return State(state), reason
+        except subprocess.TimeoutExpired:
+            return State.FAILED, "it did not arrive in time"
+        except ValueError:
+            return State.FAILED, f"the fetching process ended with exit code {self._process.returncode}"
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._folder.cleanup()
 
 
 def _reveal(value: Any) -> Any:
     return value.get_secret_value() if hasattr(value, "get_secret_value") else value
 
 
-def _finish_fetch(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[State, str]:
+def fetch(settings: Settings, place: Place, folder: Path) -> tuple[State, str]:
+    """Fetch, check and unpack the object, by way of the folder; says what became of it and why."""
+    file, unpacked = folder / "object", folder / "unpacked"
     try:
-        answer, _ = process.communicate(timeout=timeout_s)
-        state, reason = json.loads(answer)
-        return State(state), reason
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return State.FAILED, "it did not arrive in time"
-    except ValueError:
-        return State.FAILED, f"the fetching process ended with exit code {process.returncode}"
-
-
-def fetch(settings: Settings, place: Place) -> tuple[State, str]:
-    """Fetch, check and unpack the object; says what became of it and why."""
-    try:
-        place.vllm.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the folders, so that what was unpacked is only renamed.
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place.vllm.parent) as folder:
-            file, unpacked = Path(folder, "object"), Path(folder, "unpacked")
-            asyncio.run(_download(settings, place, file))
-            unpack(file, place, _key_of(settings), unpacked)
-            _merge(unpacked / _PACKED, place.vllm)
-            _merge(unpacked / _TRITON, place.triton)
-            _touch(place.marker)
+        asyncio.run(_download(settings, place, file))
+        unpack(file, place, _key_of(settings), unpacked)
+        _merge(unpacked / _VLLM, place.vllm)
+        _merge(unpacked / _TRITON, place.triton)
+        _touch(place.marker)
     except SourceError as error:
         if error.code is Code.SOURCE_NOT_FOUND:
             return State.MISSING, "no worker has stored it yet"
@@ -328,8 +337,8 @@ def _import_zstd() -> ModuleType:
 def _list_files(place: Place) -> Iterator[tuple[str, Path]]:
     kernels = place.triton.iterdir() if place.triton.is_dir() else ()
     folders = [(_TRITON, folder) for folder in sorted(kernels) if _is_for(place.chip, folder)]
-    for top, folder in [(_PACKED, place.vllm), *folders]:
-        base = place.vllm if top == _PACKED else place.triton
+    for top, folder in [(_VLLM, place.vllm), *folders]:
+        base = place.vllm if top == _VLLM else place.triton
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not file.is_symlink() and file.parent.name != _COMPLETE:
                 yield f"{top}/{file.relative_to(base).as_posix()}", file
@@ -379,7 +388,7 @@ def _extract(tar: tarfile.TarFile, target: Path) -> None:
     total = 0
     for count, member in enumerate(tar):
         parts, total = PurePosixPath(member.name).parts, total + member.size
-        if not member.isreg() or not parts or parts[0] not in (_PACKED, _TRITON) or ".." in parts:
+        if not member.isreg() or not parts or parts[0] not in (_VLLM, _TRITON) or ".." in parts:
             raise DamagedObject(f"it contains {member.name[:100]!r}")
         if count >= _MAX_FILES or total > _MAX_UNPACKED:
             raise DamagedObject("it is too large")
@@ -391,9 +400,9 @@ def main() -> None:
 
     request = json.load(sys.stdin)
     end_with_parent(request["parent"])
-    paths = {name: Path(request["place"][name]) for name in (_PACKED, _TRITON)}
-    place = Place(request["place"]["name"], paths[_PACKED], paths[_TRITON])
-    print(json.dumps(fetch(Settings(**request["settings"]), place)))
+    paths = {name: Path(request["place"][name]) for name in (_VLLM, _TRITON)}
+    place = Place(request["place"]["name"], paths[_VLLM], paths[_TRITON])
+    print(json.dumps(fetch(Settings(**request["settings"]), place, Path(request["folder"]))))
 
 
 if __name__ == "__main__":
