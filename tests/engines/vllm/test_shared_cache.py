@@ -158,6 +158,7 @@ DAMAGE = {
     "nothing": lambda data: b"",
     "a document": lambda data: b"%PDF-1.7",
     "a larger head": lambda data: data[:4] + b"\xff\xff\xff\xff" + data[8:],
+    "brackets": lambda data: build_object(b"[" * shared_cache._MAX_HEAD, b""),
 }
 
 
@@ -177,6 +178,16 @@ def test_a_damaged_object_is_refused_and_replaced(damage: str, endpoint: str, bu
     share(settings(endpoint), place, state)
     forget(place)
     assert fetch(settings(endpoint), place)[0] is State.FETCHED
+
+
+@pytest.mark.parametrize("signature", ["é", "\ud800", None, 0])
+def test_a_signature_of_any_kind_is_refused(signature: Any, place: Place, tmp_path: Path) -> None:
+    """Refused, and not an error of the program: only an object that was refused is replaced."""
+    head = json.dumps({"sha256": hashlib.sha256(b"").hexdigest(), "hmac": signature}, ensure_ascii=signature != "é")
+    (tmp_path / "object").write_bytes(build_object(head.encode(), b""))
+
+    with pytest.raises(DamagedObject):
+        shared_cache.unpack(tmp_path / "object", place, KEY.encode(), tmp_path / "unpacked")
 
 
 @pytest.mark.parametrize("signed_with", [None, "another secret of somebody"])
@@ -237,7 +248,18 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.T
 @pytest.mark.parametrize(
     "unsafe",
     [
-        *(member(name) for name in ("vllm/../../outside", "/etc/outside", "other/file", "..", "triton/a/../../b")),
+        *(
+            member(name)
+            for name in (
+                "vllm/../../outside",
+                "/etc/outside",
+                "other/file",
+                "..",
+                "triton/a/../../b",
+                "vllm",
+                "triton/",
+            )
+        ),
         *(member("vllm/link", kind) for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)),
     ],
     ids=lambda info: f"{info.name}-{info.type!r}",
@@ -250,6 +272,16 @@ def test_an_archive_leads_nowhere(unsafe: tarfile.TarInfo, place: Place, tmp_pat
     with pytest.raises(DamagedObject, match="it contains"):
         shared_cache.unpack(file, place, None, tmp_path / "unpacked")
     assert {found.name for found in tmp_path.rglob("*") if found.is_file()} == {"object", "good"}
+
+
+def test_an_archive_with_a_name_that_no_file_can_have_is_refused(place: Place, tmp_path: Path) -> None:
+    """It is no reason to keep the object."""
+    named = member("vllm/x")
+    named.pax_headers = {"path": "vllm/a\0b"}
+    (tmp_path / "object").write_bytes(pack_members(named))
+
+    with pytest.raises(DamagedObject, match="ValueError"):
+        shared_cache.unpack(tmp_path / "object", place, None, tmp_path / "unpacked")
 
 
 def test_an_archive_that_would_fill_the_disk_is_refused(place: Place, tmp_path: Path) -> None:

@@ -363,7 +363,7 @@ def unpack(file: Path, place: Place, key: bytes | None, target: Path) -> None:
         try:
             with zstd.ZstdFile(packed) as archive, tarfile.open(fileobj=archive, mode="r|") as tar:
                 _extract(tar, target)
-        except (tarfile.TarError, zstd.ZstdError, EOFError) as error:
+        except (tarfile.TarError, zstd.ZstdError, EOFError, ValueError) as error:
             raise DamagedObject(f"it is no archive of compiled code ({type(error).__name__})") from error
 
 
@@ -372,13 +372,13 @@ def _check(packed: BinaryIO, place: Place, key: bytes | None) -> None:
     try:
         magic, size = _FRAME_HEAD.unpack(packed.read(_FRAME_HEAD.size))
         head = json.loads(packed.read(min(size, _MAX_HEAD)))
-        checksum, signature = str(head["sha256"]), str(head["hmac"])
-    except (struct.error, ValueError, KeyError, TypeError):
+        checksum, signature = str(head["sha256"]), str(head["hmac"]).encode()
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError):
         raise DamagedObject("it does not begin with a checksum") from None
     start, payload = packed.tell(), packed.read()
     if magic != _SKIPPED_FRAME or hashlib.sha256(payload).hexdigest() != checksum:
         raise DamagedObject("its checksum differs")
-    if key and not hmac.compare_digest(_sign(key, place.name.encode(), payload), signature):
+    if key and not hmac.compare_digest(_sign(key, place.name.encode(), payload).encode(), signature):
         raise DamagedObject("it is not signed with ENGINE_CACHE_KEY")
     packed.seek(start)
 
@@ -388,7 +388,7 @@ def _extract(tar: tarfile.TarFile, target: Path) -> None:
     total = 0
     for count, member in enumerate(tar):
         parts, total = PurePosixPath(member.name).parts, total + member.size
-        if not member.isreg() or not parts or parts[0] not in (_VLLM, _TRITON) or ".." in parts:
+        if not member.isreg() or len(parts) < 2 or parts[0] not in (_VLLM, _TRITON) or ".." in parts:
             raise DamagedObject(f"it contains {member.name[:100]!r}")
         if count >= _MAX_FILES or total > _MAX_UNPACKED:
             raise DamagedObject("it is too large")
