@@ -25,6 +25,7 @@ import structlog
 
 from twopass.engines.vllm import plugin
 from twopass.runtime import gc_tuning
+from twopass.runtime.parent_death import end_with_parent
 
 log = structlog.get_logger()
 
@@ -138,6 +139,8 @@ class _ForkedCore(ForkServerProcess):
         self._environment = dict(os.environ)
 
     def run(self) -> None:
+        # Without the server, the process that asked for this core takes it for dead, and cannot end it.
+        end_with_parent(os.getppid())
         gc.freeze()  # what the server has imported, which it shares with this process
         with suppress(ImportError):
             from setproctitle import getproctitle
