@@ -116,7 +116,7 @@ class ModelSettings(BaseSettings):
     torch_compile: Annotated[Literal["on", "off", "auto"], BeforeValidator(_lower)] = Field(
         default="on",
         description="compile the decoder with torch.compile; off: starts sooner where nothing is cached, and may read "
-        "more slowly; auto: only if ENGINE_CACHE has the compiled code",
+        "more slowly; auto: only if ENGINE_CACHE has the compiled code, which `twopass warm-up` stores",
     )
     block_size: int | None = Field(default=None, description="tokens per KV cache block; null: vLLM's default")
     engine_cache: str | None = Field(
