@@ -13,5 +13,5 @@ encoder, vision_encoder                                     the vision encoder a
 acceptance, draft_replay, drafted_answers                   draft tokens from the page's text, without a model
 stages, corpus                                              parts that need no GPU
 campaign, simulated_fleet, corpus_server, s3_calls          many documents, and what a job asks of S3
-workload, mix, options, report, usage, local_s3, s3_server, loopback shared
+workload, mix, options, report, usage, machine, fresh_process, local_s3, s3_server, loopback   shared
 """

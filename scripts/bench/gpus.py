@@ -17,17 +17,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts import ROOT
+from scripts.bench import fresh_process
 from scripts.bench.host_engine import HostEngine
 from scripts.bench.job_runs import run_jobs, warm_up_pages
 from scripts.bench.mix_documents import write_documents
@@ -93,25 +90,12 @@ def _count_slots(sequences: int, count: int) -> int:
 
 def _run_count(count: int, options: Any, arguments: Sequence[str]) -> dict[str, Any]:
     """Measure one count in a fresh process, as `measure` does; what was found is empty if it fails."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "scripts.bench", "gpus", *arguments, "--count", str(count)],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, **ENVIRONMENT},
-    )  # fmt: skip
-    # The whole group: vLLM's cores are processes of their own and would keep the GPUs' memory.
-    timer = threading.Timer(options.limit_s, os.killpg, (child.pid, signal.SIGKILL))
-    timer.start()
+    command = [sys.executable, "-m", "scripts.bench", "gpus", *arguments, "--count", str(count)]
     found: dict[str, Any] = {}
-    assert child.stdout
-    try:
-        for line in child.stdout:
+    with fresh_process.start(command, ENVIRONMENT, options.limit_s) as (lines, _):
+        for line in lines:
             print(line, end="", flush=True)
             found |= json.loads(line).get("found", {}) if line.startswith("{") else {}
-        child.wait()
-    except BaseException:  # Ctrl-C included: a process group of its own does not receive it
-        os.killpg(child.pid, signal.SIGKILL)
-        raise
-    finally:
-        timer.cancel()
     return found
 
 

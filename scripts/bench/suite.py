@@ -42,17 +42,13 @@ import os
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from scripts import ROOT
-from scripts.bench import baseline_stages, encoder, twopass_stages
+from scripts.bench import baseline_stages, encoder, fresh_process, machine, twopass_stages
 from scripts.bench.options import create_parser, parse_with_drafts
 from scripts.bench.report import print_json
 from scripts.bench.table import render_table
@@ -80,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
         print_json(found=_MEASURES[options.stage](options))
         return
     results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
-    environment, commit = _describe_machine(), options.commit or _read_commit()
+    environment, commit = machine.describe(), options.commit or machine.read_commit()
     results |= {"environment": environment, "commit": commit}
     asked = {name: getattr(options, name) for name in RECORDED}
     for stage in options.only or STAGES:
@@ -125,29 +121,16 @@ def parse_options(arguments: Sequence[str]) -> Any:
 
 def _run_stage(stage: str, options: Any, arguments: Sequence[str]) -> dict[str, Any]:
     """Run a stage in its own process. If it fails or reaches its limit, return what it had printed until then."""
-    child = subprocess.Popen(
-        build_command(stage, options, arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, **ENVIRONMENT, **_locate_caches(options)},
-    )  # fmt: skip
     limit_s = options.limit_s * (JOB_LIMIT_FACTOR if stage == "job" else 1)
-    # The whole group: vLLM's core is a process of its own and would keep the GPU's memory.
-    timer = threading.Timer(limit_s, os.killpg, (child.pid, signal.SIGKILL))
-    timer.start()
+    variables = {**ENVIRONMENT, **_locate_caches(options)}
     results: dict[str, Any] = {}
-    assert child.stdout
-    try:
-        with child.stdout:
-            for line in child.stdout:
-                facts = json.loads(line) if line.startswith("{") else {}
-                merge(results, facts.get("found", {}))
-                print(line, end="", file=sys.stdout if facts else sys.stderr, flush=True)
-    except BaseException:  # Ctrl-C included: a process group of its own does not receive it
-        os.killpg(child.pid, signal.SIGKILL)
-        raise
-    finally:
-        timer.cancel()
-    if child.wait():
-        print(f"{stage}: ended with {child.returncode}, after {limit_s:g} s at the latest", file=sys.stderr)
+    with fresh_process.start(build_command(stage, options, arguments), variables, limit_s) as (lines, process):
+        for line in lines:
+            facts = json.loads(line) if line.startswith("{") else {}
+            merge(results, facts.get("found", {}))
+            print(line, end="", file=sys.stdout if facts else sys.stderr, flush=True)
+    if process.returncode:
+        print(f"{stage}: ended with {process.returncode}, after {limit_s:g} s at the latest", file=sys.stderr)
     return results
 
 
@@ -200,27 +183,3 @@ def merge(into: dict[str, Any], new: dict[str, Any]) -> None:
             merge(into[name], value)
         else:
             into[name] = value
-
-
-def _describe_machine() -> dict[str, Any]:
-    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-    try:
-        gpu = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    except FileNotFoundError:
-        gpu = "none"
-    versions = {name: _find_version(name) for name in ("vllm", "torch", "triton", "transformers")}
-    cores = len(os.sched_getaffinity(0))
-    return {"gpu": gpu, "cores": cores, "python": sys.version.split()[0], "versions": versions}
-
-
-def _read_commit() -> str:
-    """The short hash of HEAD; empty where there is no repository."""
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-
-
-def _find_version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed as a package"

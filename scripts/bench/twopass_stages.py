@@ -16,12 +16,11 @@ from scripts.bench.workload import (
     CROP_SIDE,
     CROP_TOKENS,
     DISTINCT_PAGES,
-    DRAFT_TEXT,
     NGRAM_BAN,
-    PAGE_PROMPT,
     PAGE_TOKENS,
     STREAM_INTERVAL,
     add_draft,
+    make_prompt,
     read_mix,
 )
 
@@ -55,7 +54,7 @@ def _start(options: Any, kind: str, measure: Callable[[Any, Sequence[Any], Any],
 
     async def run() -> Facts:
         async with open_engine(engine, options.workers) as pages:
-            await engine.generate(_make_prompt(pages[0], 1))
+            await engine.generate(make_prompt(pages[0], 1))
             ready = round(time.time() - process_start, 1)
             stages = {"constructed_s": constructed, **measure_stages(began, engine.stage_ends.items())}
             start = {kind: {name: round(seconds, 1) for name, seconds in stages.items()}}
@@ -68,7 +67,7 @@ def _start(options: Any, kind: str, measure: Callable[[Any, Sequence[Any], Any],
 async def _measure_parts(engine: Any, pages: Sequence[Any], options: Any) -> Facts:
     parts = {"pass1": _measure_pages, "crops": _measure_crops, "mix": _measure_mix, "decoder": _measure_decoder}
     results: Facts = {}
-    await _measure_rate(engine, [_make_prompt(pages[n % DISTINCT_PAGES], 60) for n in range(options.sequences)])
+    await _measure_rate(engine, [make_prompt(pages[n % DISTINCT_PAGES], 60) for n in range(options.sequences)])
     for what in options.what:
         results |= await parts[what](engine, pages, options)
         print_json(found=results)
@@ -77,7 +76,7 @@ async def _measure_parts(engine: Any, pages: Sequence[Any], options: Any) -> Fac
 
 async def _measure_pages(engine: Any, pages: Sequence[Any], options: Any) -> Facts:
     """Measure pages of a fixed length, and the CPU time that they take in this process."""
-    prompts = [_make_prompt(pages[n % DISTINCT_PAGES], PAGE_TOKENS) for n in range(options.pages)]
+    prompts = [make_prompt(pages[n % DISTINCT_PAGES], PAGE_TOKENS) for n in range(options.pages)]
     cpu = time.process_time()
     rates = [await _measure_rate(engine, prompts) for _ in range(options.rounds)]
     cpu_ms = 1000 * (time.process_time() - cpu) / (options.rounds * options.pages)
@@ -87,7 +86,7 @@ async def _measure_pages(engine: Any, pages: Sequence[Any], options: Any) -> Fac
 
 async def _measure_crops(engine: Any, pages: Sequence[Any], options: Any) -> Facts:
     crops = [page.crop(0, 0, CROP_SIDE, CROP_SIDE) for page in pages]
-    prompts = [_make_prompt(crops[n % DISTINCT_PAGES], CROP_TOKENS, "small", CROP_PROMPT) for n in range(options.crops)]
+    prompts = [make_prompt(crops[n % DISTINCT_PAGES], CROP_TOKENS, "small", CROP_PROMPT) for n in range(options.crops)]
     await _measure_rate(engine, prompts[: options.sequences])
     rates = [await _measure_rate(engine, prompts) for _ in range(options.rounds + 1)]
     print_json(crops=rates)
@@ -114,13 +113,6 @@ async def _measure_rate(engine: Any, prompts: Sequence[Any]) -> float:
     return per_second(len(prompts), started)
 
 
-def _make_prompt(pixels: Any, tokens: int, mode: str = "gundam", text: str = PAGE_PROMPT, **more: Any) -> Any:
-    from twopass.engines.interface import Prompt, Sampling
-
-    sampling = Sampling(max_tokens=tokens, ignore_eos=True)
-    return Prompt("p", text, pixels, mode=mode, sampling=sampling, draft=DRAFT_TEXT, **more)
-
-
 async def _count_tokens(engine: Any, pixels: Any, tokens: int) -> AsyncIterator[int]:
     """Yield how many tokens one answer has so far, each time the engine streams some."""
     counts: asyncio.Queue[int] = asyncio.Queue()
@@ -130,7 +122,7 @@ async def _count_tokens(engine: Any, pixels: Any, tokens: int) -> AsyncIterator[
         counts.put_nowait(next(streamed, tokens))
         return False  # no loop
 
-    answer = asyncio.create_task(engine.generate(_make_prompt(pixels, tokens, loop_check=count)))
+    answer = asyncio.create_task(engine.generate(make_prompt(pixels, tokens, loop_check=count)))
     answer.add_done_callback(lambda _: counts.put_nowait(tokens))
     try:
         while (so_far := await counts.get()) < tokens:

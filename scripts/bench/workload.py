@@ -47,3 +47,11 @@ def add_draft(ngram_ban: dict[str, Any]) -> dict[str, Any]:
 def choose_load_format(model_dir: Path) -> str:
     """Load weights where the folder has any; use random weights otherwise."""
     return "auto" if any(model_dir.glob("*.safetensors")) else "dummy"
+
+
+def make_prompt(pixels: Any, tokens: int, mode: str = "gundam", text: str = PAGE_PROMPT, **more: Any) -> Any:
+    """A prompt with an answer of so many tokens, for twopass's engine."""
+    from twopass.engines.interface import Prompt, Sampling
+
+    sampling = Sampling(max_tokens=tokens, ignore_eos=True)
+    return Prompt("p", text, pixels, mode=mode, sampling=sampling, draft=DRAFT_TEXT, **more)
