@@ -10,6 +10,7 @@ gpus                                                        engines on one GPU, 
 families, reader_checkpoints, chat_server                   other families than DeepSeek-OCR, and `vllm serve`
 detector                                                    the layout detector alone
 encoder, vision_encoder                                     the vision encoder alone
+starts, start_runs                                          the engine's start, and what is compiled while serving
 acceptance, draft_replay, drafted_answers                   draft tokens from the page's text, without a model
 stages, corpus                                              parts that need no GPU
 campaign, simulated_fleet, corpus_server, s3_calls          many documents, and what a job asks of S3

@@ -9,7 +9,7 @@ from twopass.runtime import vendor_reports
 
 # modules of this package
 COMMANDS = (
-    *("all", "families", "detector", "jobs", "latency", "gpus", "encoder"),
+    *("all", "families", "detector", "jobs", "latency", "gpus", "encoder", "starts"),
     *("acceptance", "stages", "corpus", "campaign", "audit"),
 )
 DEFAULT = "all"

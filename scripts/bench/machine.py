@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from scripts import ROOT
+
+ADDITIONS = 20_000_000
 
 
 def describe() -> dict[str, Any]:
@@ -27,6 +30,14 @@ def read_commit() -> str:
     """The short hash of HEAD; empty where there is no repository."""
     command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def measure_python() -> float:
+    """Seconds that Python takes for ADDITIONS: machines with the same GPU differ by a factor of two."""
+    began, total = time.perf_counter(), 0
+    for number in range(ADDITIONS):
+        total += number
+    return time.perf_counter() - began
 
 
 def _find_version(name: str) -> str:

@@ -28,6 +28,7 @@ This is what `python -m scripts.bench` runs when no command is given. Each comma
     detector        the layout detector by pages in a batch
     gpus            whole jobs with engines on one GPU, on two and so on; or how many pages the host can feed
     encoder         the vision encoder by part and by number of pages
+    starts          the engine's start by stage, by what was compiled before, after a kill; what serving compiles
     acceptance      tokens per decoder step with drafts from the page's text, without a model
     stages          CPU time of a job by stage with the cpu engine; memory
     corpus          the cpu engine's text against pymupdf4llm's
