@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from twopass.document import Element
+from twopass.runtime import page_protocol
 
 
 def send_answer(answer: bytes) -> Element:
     """Send any bytes as the answer, and end."""
-    links = {int(path.name): os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
-    (pipe,) = (number for number, link in links.items() if number > 2 and link.startswith("pipe:"))
-    with open(pipe, "wb") as answers:
+    with _open_pipe() as answers:
         answers.write(answer)
     os._exit(0)
+
+
+def send_more(nbytes: int, sent: str) -> bool:
+    """Send the answer True and so many bytes behind it, then create the file `sent` and never return."""
+    with _open_pipe() as answers:
+        answers.write(page_protocol.write_answer(send_more, True, 0.0) + bytes(nbytes))
+        answers.flush()
+        Path(sent).touch()
+        signal.pause()
+    return True
+
+
+def _open_pipe() -> BinaryIO:
+    """The pipe in which the parent awaits answers."""
+    links = {int(path.name): os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    (pipe,) = (number for number, link in links.items() if number > 2 and link.startswith("pipe:"))
+    return open(pipe, "wb")
 
 
 def list_open_files() -> list[str]:

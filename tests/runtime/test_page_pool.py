@@ -105,6 +105,18 @@ async def test_a_child_that_died_while_idle_loses_no_call(page_pool: PagePool) -
     assert await page_pool.call(os.getpid) != child
 
 
+async def test_a_pool_closes_with_answers_that_nobody_reads(buffers: PixelBufferPool, tmp_path: Path) -> None:
+    """A pool closes while more bytes arrive than its stream keeps, as when a call with a large answer was cancelled."""
+    page_pool, sent = PagePool(1, buffers, timeout_s=60.0), tmp_path / "sent"
+    await page_pool.open()
+    assert await page_pool.call(taken_over.send_more, (2 << 20) + (32 << 10), str(sent))  # the pipe holds 64 KiB
+    async with asyncio.timeout(60):
+        while not sent.exists():
+            await asyncio.sleep(0.01)
+
+        await page_pool.close()
+
+
 async def test_a_call_that_hangs_is_ended(buffers: PixelBufferPool) -> None:
     """A call that exceeds its timeout fails with RENDER_TIMEOUT, and the pool takes further calls."""
     page_pool = PagePool(1, buffers, timeout_s=0.2)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -72,7 +73,8 @@ def watch_slow_calls(callback: Callable[[], None]) -> Iterator[None]:
 class _PageProcess:
     """A page worker as its parent sees it. `limit_exceeded` says why it was killed: RENDER_MEMORY or RENDER_TIMEOUT."""
 
-    process: asyncio.subprocess.Process
+    process: Process
+    transport: asyncio.SubprocessTransport
     limit_exceeded: Code | None = None
     calls: int = 0
 
@@ -150,8 +152,9 @@ class _PageProcess:
         return (user + system) / os.sysconf("SC_CLK_TCK")
 
     async def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self.process.kill()
+        """Kill it and wait for its end."""
+        # With process.kill(), wait() would also wait until somebody has read what it sent. This drops it.
+        self.transport.close()
         await self.process.wait()
 
 
@@ -318,16 +321,19 @@ class PagePool:
 
     async def _spawn(self) -> _PageProcess:
         descriptors = {number: fd for buffers in self._buffers for number, fd in buffers.descriptors.items()}
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            # As asyncio.create_subprocess_exec, which keeps the transport to itself.
+            transport, protocol = await loop.subprocess_exec(
+                lambda: SubprocessStreamProtocol(limit=1 << 20, loop=loop),
                 sys.executable, "-m", "twopass.runtime.page_worker", str(os.getpid()), ",".join(self._preload),
                 *(f"{number}:{fd}" for number, fd in descriptors.items()),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
-                limit=1 << 20, env={**self._filter(os.environ), **_CHILD_ENVIRONMENT}, start_new_session=False,
+                stdin=PIPE, stdout=PIPE, stderr=None, pass_fds=tuple(descriptors.values()),
+                env={**self._filter(os.environ), **_CHILD_ENVIRONMENT}, start_new_session=False,
             )  # fmt: skip
         except OSError as error:
             raise WorkerDied(Code.RENDER_CRASH, f"cannot start a page worker: {error.strerror}") from error
-        child = _PageProcess(process)
+        child = _PageProcess(Process(transport, protocol, loop), transport)
         self._children.add(child)
         return child
 
