@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from itertools import pairwise
 
@@ -42,6 +43,14 @@ def expected_text(element: Element) -> str:
     if element.figure:
         parts += [element.figure.visible_text or "", element.figure.description or ""]
     return "\n".join(parts)
+
+
+@pytest.mark.parametrize("description", ["→", "&lt;", "★ ★ ☆"])
+def test_a_description_of_signs_is_written(description: str) -> None:
+    """A description without letters is new, although it has the same letters as no text."""
+    text = write_page(element("picture", "", figure=Figure(description=description)))
+
+    assert html.unescape(COMMONMARK.render(text)).strip() == f"<p>{description}</p>"
 
 
 @settings(max_examples=150)

@@ -178,7 +178,8 @@ def describe_figure(element: Element) -> FigureTexts:
         # One by one: joined, a word broken at the end of one text would be completed by the other.
         visible.append(get_missing_text(text, "\n".join([written, *visible])))
     description = prose.to_one_line(figure.description or "")
-    is_new = prose.strip_to_letters(description) not in map(prose.strip_to_letters, texts)
+    letters = prose.strip_to_letters(description)
+    is_new = letters not in map(prose.strip_to_letters, texts) if letters else description not in texts
     return FigureTexts(
         label=prose.to_one_line(figure.type or element.kind)[:_MAX_LABEL_LENGTH],
         visible=" ".join(filter(None, visible)),
