@@ -109,6 +109,7 @@ def test_code_that_leaves_a_tag_open_is_written_as_html() -> None:
 
 @settings(max_examples=150)
 @given(hostile_texts, st.sampled_from(["**a**", "*b*", "<sup>2</sup>", "<sub>", "</sub>", "~~c~~", "`d`", "$x$"]))
+@example(text="* \x02# x\x03<b>", style="**a**")
 def test_of_a_models_markdown_only_styles_are_left(text: str, style: str) -> None:
     """Links, images, attributes and tags in the Markdown of a model become text; its styles and scripts stay."""
     plain = prose.to_one_line(f"{text}{style} q")

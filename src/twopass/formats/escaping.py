@@ -25,7 +25,7 @@ _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
 # Python-Markdown's, of what is before them.
 _ATTRIBUTES = re.compile(r"(?<=[*_`~)\]>])(?=\{[^{}]*\})|(?=\{[^{}]*\}\s*\Z)")
 _NO_SPACE = "\u200b"  # where a blank would be ignored
-_UNREADABLE = str.maketrans("", "", "\x00\x02\x03")  # dropped by Python-Markdown, so that what surrounds them meets
+UNREADABLE = str.maketrans("", "", "\x00\x02\x03")  # dropped by Python-Markdown, so that what surrounds them meets
 _BEGIN_DELIMITER = re.compile(r"\A(?:\\\[|\\\(|\$\$?)")
 _END_DELIMITER = re.compile(r"(?:\\\]|\\\)|\$\$?)\Z")
 _PLACEHOLDER = "\ufdd0"  # a noncharacter of Unicode, for a formula while the text around it is escaped
@@ -40,7 +40,7 @@ def escape_text(text: str, style: Maths = Maths.DOLLAR, alone: bool = False) -> 
 
     `alone` says that it is all of its block: then only what has an effect within this text is escaped.
     """
-    parts, start, text = [], 0, text.translate(_UNREADABLE)
+    parts, start, text = [], 0, text.translate(UNREADABLE)
     alone = alone and not maths.FORMULA.search(text)
     for found in maths.FORMULA.finditer(text):
         parts += [markdown_escapes.escape_inline(text[start : found.start()]), _write_formula(found, style)]
@@ -73,7 +73,7 @@ def normalize_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
         formulas.append(_write_formula(found, style))
         return _PLACEHOLDER
 
-    bare = markdown.translate(_UNREADABLE).replace(_PLACEHOLDER, "\ufffd")
+    bare = markdown.translate(UNREADABLE).replace(_PLACEHOLDER, "\ufffd")
     styled = markdown_escapes.escape_styled(_STYLED_MATHS.sub(hide, bare))
     texts = styled.split(_PLACEHOLDER)
     return "".join(part for pair in zip(texts, [*formulas, ""], strict=True) for part in pair)
@@ -85,7 +85,7 @@ def write_code(text: str) -> str:
     Code with a tag or a comment that does not end in it is written as HTML: the parser of Python-Markdown, which reads
     code, too, would go on into what follows.
     """
-    text = text.translate(_UNREADABLE)
+    text = text.translate(UNREADABLE)
     if markdown_escapes.CUT_ENTITY.search(text) or markdown_escapes.find_tags(_COMPLETE_TAG.sub("", text)):
         return f"{CODE_BEGIN}{_escape_html(text, _LIVE_IN_CODE)}{CODE_END}"
     if _LINK.search(text) or markdown_escapes.find_tags(text):
@@ -102,7 +102,7 @@ def _escape_html(text: str, live: re.Pattern[str]) -> str:
 
 def escape_mermaid(code: str) -> str:
     """Write tags with Mermaid's own escape, and nothing that readers without fenced code would take for a block."""
-    code = _LINK.sub("] ", code.translate(_UNREADABLE))
+    code = _LINK.sub("] ", code.translate(UNREADABLE))
     tags = markdown_escapes.find_tags(code)
     escaped = re.sub("<(?!br ?/?>)", lambda found: "#lt;" if found.start() in tags else "<", code)
     escaped = markdown_escapes.CUT_ENTITY.sub("#amp;", escaped)
@@ -141,7 +141,7 @@ def _split_lines(text: str) -> list[str]:
 
 def clean_latex(latex: str) -> str:
     """Remove delimiters and blank lines from LaTeX, and escape dollars, which would end the formula."""
-    latex = _END_DELIMITER.sub("", _BEGIN_DELIMITER.sub("", latex.translate(_UNREADABLE).strip()))
+    latex = _END_DELIMITER.sub("", _BEGIN_DELIMITER.sub("", latex.translate(UNREADABLE).strip()))
     lines = "\n".join(line.rstrip() for line in latex.splitlines() if line.strip())
     return re.sub(r"\\[\s\S]|\$", lambda found: "\\$" if found.group() == "$" else found.group(), lines)
 

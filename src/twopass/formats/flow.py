@@ -296,9 +296,12 @@ def _has_words(element: Element) -> bool:
 
 
 def _choose_line(text: str, markdown: str) -> InlineText:
+    markdown = markdown.translate(escaping.UNREADABLE)  # before its start is looked at
     # Without markup the plain text says the same, and it gets escaped.
-    has_markup = list_items.parse(prose.to_one_line(markdown))[1] != list_items.parse(prose.to_one_line(text))[1]
-    if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown):
+    _, own = list_items.parse(prose.to_one_line(markdown))
+    has_markup = own != list_items.parse(prose.to_one_line(text))[1]
+    has_blocks = _BLOCK_MARKUP.search(markdown) or _BLOCK_MARKUP.match(own) or list_items.begins_item(own)
+    if not markdown or not has_markup or has_blocks:
         return InlineText(text, False)
     words = set(prose.split_words(text))  # also of texts whose words are those of entities, which have no letters
     is_complete = any(words.issubset(prose.split_words(m)) for m in (markdown, _INLINE_MARKUP.sub("", markdown)))
