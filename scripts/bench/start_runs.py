@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,13 +82,13 @@ def _round(seconds: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 2) for name, value in seconds.items()}
 
 
-def _list_modes(family: str) -> Iterable[str]:
+def _list_modes(family: str) -> Sequence[str]:
     from twopass.families.registry import get_family
 
     return sorted(get_family(family).modes - {"auto"})
 
 
-def list_prompts(pages: Sequence[Any], modes: Iterable[str]) -> Iterator[Sequence[Any]]:
+def list_prompts(pages: Sequence[Any], modes: Sequence[str]) -> Iterator[Sequence[Any]]:
     """All that jobs can ask, each time the prompts that are sent at once."""
     prompt = make_prompt(pages[0], CROP_TOKENS)
     for mode in modes:

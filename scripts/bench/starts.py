@@ -145,11 +145,11 @@ def _compile_for_image(caches: Path) -> Facts:
     from twopass.engines.vllm import kernels
 
     gpus = detect_gpus()
-    if not gpus.count:
+    if not gpus.chip:
         raise SystemExit("starts: this machine has no GPU")
     _lay_out(caches, None)
     began = time.monotonic()
-    command = [sys.executable, "-m", kernels.__name__, "".join(map(str, gpus.capability))]
+    command = [sys.executable, "-m", kernels.__name__, str(gpus.chip)]
     environment = {**os.environ, **locate_code(caches)}
     compiled = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
     _copy(caches / CODE, caches / IMAGE)

@@ -41,6 +41,12 @@ class GpuInfo:
     visible: tuple[Gpu, ...] = ()
     capability: tuple[int, int] = (0, 0)
 
+    @property
+    def chip(self) -> int | None:
+        """Compute capability as compilers write it, such as 90; None without a GPU."""
+        major, minor = self.capability
+        return 10 * major + minor if self.count else None
+
 
 def detect_gpus(ids: Sequence[str] = ()) -> GpuInfo:
     """Query NVML for these GPUs, or for all that CUDA_VISIBLE_DEVICES names.

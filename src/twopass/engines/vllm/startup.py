@@ -101,8 +101,7 @@ def plan_core(settings: Settings, model: Path, gpu_ids: Sequence[str] = (), **ov
 def _open_cache(settings: Settings, gpus: GpuInfo, arguments: Mapping[str, Any]) -> SharedCache:
     folders = {name: Path(os.path.expanduser(os.environ.get(*where))) for name, where in CACHE_VARIABLES.items()}
     name = shared_cache.choose_name(cache_key(gpus), arguments, folders, settings)
-    chip = int("".join(map(str, gpus.capability))) if gpus.count else None
-    return SharedCache(settings, Place(name, folders["vllm"], folders["triton"], chip))
+    return SharedCache(settings, Place(name, folders["vllm"], folders["triton"], gpus.chip))
 
 
 def _find_changed_parts(model: str, has_gpu: bool) -> Collection[str]:
@@ -196,7 +195,7 @@ def compile_kernels(settings: Settings, capabilities: Sequence[str] = ()) -> boo
     It runs in a process that sees no GPU, on all cores. What fails costs a start only time.
     """
     gpus = prepare_environment(settings.engine_cache)
-    own = ["".join(map(str, gpus.capability))] if gpus.count and settings.preset != "cpu" else []
+    own = [str(gpus.chip)] if gpus.chip and settings.preset != "cpu" else []
     if not (capabilities or own):
         return True
     command = [sys.executable, "-m", kernels.__name__, *(capabilities or own)]
