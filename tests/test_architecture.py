@@ -102,6 +102,8 @@ HOMES = {
     "pymupdf": {
         "acceptance/drawn_pages.py",
         "pages/damage.py",
+        "pages/hidden_words.py",
+        "pages/optional_content.py",
         "pages/source_files.py",
         "pages/tesseract.py",
         "steps/render.py",
@@ -164,6 +166,7 @@ HOMES = {
         "engines/cpu/layout_regions.py",
         "engines/cpu/tables/rules.py",
         "engines/detector/decode.py",
+        "pages/hidden_words.py",
     },
     "onnxruntime": {"engines/cpu/layout_regions.py"},
     "yake": {"text/keywords.py"},

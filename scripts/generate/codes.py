@@ -255,6 +255,20 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "A part of the page is damaged in the file and was repaired while it was drawn.",
         "Compare the page with the file.",
     ),
+    Code.HIDDEN_TEXT: (
+        "The PDF has text that nobody can see on the page: in an invisible mode, transparent, tiny, in the colour of "
+        "its background, covered, clipped away or in a layer that is switched off. It is in `document.json` and on "
+        "the review page, and in no other format.",
+        "Read it there. To have it in other formats, set `hidden_text` to `mark` or `keep`.",
+    ),
+    Code.TEXT_NOT_DRAWN: (
+        "A font of the PDF is damaged and draws nothing. Its text is kept.",
+        "Open the file in another program, and compare.",
+    ),
+    Code.REDACTION_PENDING: (
+        "A part of the page is marked to be blacked out, and is not. What lies below is in the file and was read.",
+        "Apply the redactions before the document is passed on.",
+    ),
     Code.UNKNOWN_CHARACTERS: (
         "The text has characters that their font does not name. Signs that stand alone, such as bullets and arrows, "
         "were left out, which is no loss; words keep them.",

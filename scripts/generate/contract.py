@@ -54,6 +54,9 @@ JOB: Mapping[str, str] = {
     "furniture": "headers, footers and page numbers in `document.md`, `document.html` and `chunks.jsonl`: `auto` "
     "leaves out page numbers and what three pages repeat, `keep` nothing, `omit` also what is only labelled as a "
     "header or footer; default: as the existing document has them, else `auto`; not part of the document id",
+    "hidden_text": "text that nobody can see on the page, in all formats but DocJSON and the review page: `omit` "
+    "leaves it out, `mark` says that it is hidden, `keep` writes it like other text; default: as the existing document "
+    "has it, else `omit`; not part of the document id",
     "password": "of an encrypted PDF",
     "language": "a hint for OCR and keywords: `en`, `ko`, `zh` …",
     "sampling": "sampling parameters that override the defaults",

@@ -47,6 +47,18 @@ class Furniture(StrEnum):
     OMIT = "omit"
 
 
+class HiddenText(StrEnum):
+    """What becomes of text that nobody can see on the page, in all formats but DocJSON and the review page.
+
+    `omit` leaves it out, `mark` says in the text that it is hidden (and puts it into docling's layer `invisible`),
+    `keep` writes it like any other text.
+    """
+
+    OMIT = "omit"
+    MARK = "mark"
+    KEEP = "keep"
+
+
 def accept_boolean_furniture(value: Any) -> Any:
     """A validator of furniture, which was true or false before it had three values."""
     return (Furniture.KEEP if value else Furniture.AUTO) if isinstance(value, bool) else value
@@ -86,3 +98,4 @@ class FormatOptions(Value):
 
     markdown: Markdown = Markdown()
     chunks: Chunks = Chunks()
+    hidden_text: HiddenText = HiddenText.OMIT

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationE
 
 from twopass import locations
 from twopass.errors import Code, InvalidJob, suggest
-from twopass.format_options import Chunks, FormatOptions, Furniture, Markdown, accept_boolean_furniture
+from twopass.format_options import Chunks, FormatOptions, Furniture, HiddenText, Markdown, accept_boolean_furniture
 from twopass.locations import Scheme
 from twopass.page_range import PageRange
 from twopass.result import RESULT_DOCUMENTS
@@ -102,6 +102,7 @@ _OPTION_FORMATS = {
     "markdown": frozenset({Format.MARKDOWN, Format.HTML, Format.ZIP}),
     "chunks": frozenset({Format.CHUNKS}),
     "furniture": frozenset({Format.MARKDOWN, Format.HTML, Format.CHUNKS, Format.ZIP}),
+    "hidden_text": frozenset(Format) - {Format.DOCJSON, Format.REVIEW},
 }
 _ZIP_CONTENTS = frozenset({Format.DOCJSON, Format.MARKDOWN})  # document.zip always holds these
 
@@ -215,6 +216,11 @@ class Job(Value, populate_by_name=True):
         default=None,
         description="headers, footers and page numbers in document.md, document.html and chunks.jsonl; null: as "
         "`markdown` or the existing document says, else auto",
+    )
+    hidden_text: HiddenText | None = Field(
+        default=None,
+        description="text that nobody can see on the page, in all formats but DocJSON and the review page: omit, mark "
+        "or keep; null: as the existing document says, else omit",
     )
     password: Secret | None = None
     language: str | None = Field(default=None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")

@@ -52,6 +52,7 @@ class ReadOptions(TypedDict, total=False):
     markdown: Mapping[str, Any] | None
     chunks: Mapping[str, Any] | None
     furniture: str | None
+    hidden_text: str | None
     mode: str
     dpi: int
     max_crops: int | None

@@ -161,6 +161,7 @@ class Arguments:
     prints: Format | None = None
     strict: bool = False
     furniture: str | None = None
+    hidden_text: str | None = None
 
     def check(self, settings: Settings) -> None:
         """Raise InvalidJob, naming the option, where no file could be read with these arguments."""
@@ -181,6 +182,7 @@ class Arguments:
             "pages": self.pages,
             "password": self.password,
             "furniture": self.furniture,
+            "hidden_text": self.hidden_text,
         }
         fields = {**required, **{name: value for name, value in optional.items() if value}}
         job = Job.parse({"id": file.job_id, "input": fields, "upload": file.upload}, settings, EntryPoint.LOCAL)

@@ -17,6 +17,7 @@ from twopass import settings as worker_settings
 from twopass.cli.exit_codes import Exit
 from twopass.errors import Code, InvalidJob, InvalidSetting, TwopassError
 from twopass.format_options import Furniture as FurnitureChoice
+from twopass.format_options import HiddenText as HiddenTextChoice
 from twopass.job import Format
 from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, LogFormat, Settings, find_misspelt, find_similar
 
@@ -96,6 +97,15 @@ Furniture = Annotated[
         **choice(tuple(FurnitureChoice)),
         help="Headers, footers and page numbers in Markdown, HTML and chunks: leave out what three pages repeat, keep "
         "all, or omit all that is labelled; default: FURNITURE, or auto.",
+    ),
+]
+HiddenText = Annotated[
+    str | None,
+    typer.Option(
+        "--hidden-text",
+        **choice(tuple(HiddenTextChoice)),
+        help="Text that nobody can see on the page, in all formats but DocJSON and the review page: leave it out, mark "
+        "it, or keep it like other text; default: omit.",
     ),
 ]
 Password = Annotated[str | None, typer.Option("--password", metavar="PASSWORD", help="Password of encrypted PDFs.")]

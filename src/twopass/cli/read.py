@@ -43,6 +43,7 @@ def command(
         str | None, typer.Option(metavar="RANGES", help='Pages to read, such as "1-5,8,11-"; default: all.')
     ] = None,
     furniture: options.Furniture = None,
+    hidden_text: options.HiddenText = None,
     password: options.Password = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="A document with a loss or a failed page counts as failed.")
@@ -94,6 +95,7 @@ def command(
         formats=tuple(dict.fromkeys(filter(None, [*written, stdout]))),  # each once
         pages=pages,
         furniture=furniture,
+        hidden_text=hidden_text,
         password=password,
         resume=not no_resume,
         strict=strict,

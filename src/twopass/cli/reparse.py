@@ -27,6 +27,7 @@ def command(
         typer.Option(parser=options.parse_json_object, metavar="JSON", help="As in a job: '{\"max_tokens\": 256}'."),
     ] = None,
     furniture: options.Furniture = None,
+    hidden_text: options.HiddenText = None,
     source: Annotated[
         str | None,
         typer.Option(metavar="PLACE", help="Path or URI of the source; default: where it was when it was read."),
@@ -59,6 +60,7 @@ def command(
         markdown=markdown,
         chunks=chunks,
         furniture=furniture,
+        hidden_text=hidden_text,
         source=source,
         password=password,
         output=output,

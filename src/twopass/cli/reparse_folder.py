@@ -31,6 +31,7 @@ class Arguments:
     markdown: Mapping[str, Any] | None = None
     chunks: Mapping[str, Any] | None = None
     furniture: str | None = None
+    hidden_text: str | None = None
     source: str | None = None
     password: str | None = None
     output: str | None = None
@@ -77,6 +78,7 @@ def _make_job(arguments: Arguments, stored: reparse.StoredDocument, settings: Se
         "markdown": arguments.markdown,
         "chunks": arguments.chunks,
         "furniture": arguments.furniture,
+        "hidden_text": arguments.hidden_text,
         "password": arguments.password,
     }
     fields |= {name: value for name, value in optional.items() if value}

@@ -87,6 +87,36 @@ class FindingKind(StrEnum):
         "Annotations and form fields of the page are damaged or take too long, and were left out.",
     )
 
+    # Between the PDF's own text and the pixels
+    HIDDEN_TEXT = _Row(
+        "hidden_text",
+        Code.HIDDEN_TEXT,
+        Unit.WORDS,
+        "in the file that nobody can see on the page",
+        "The file has this text here, and nobody can see it on the page.",
+        is_loss=False,
+        advice="they are left out of all text formats but not of document.json, where content_layer is invisible; "
+        "hidden_text: mark or keep writes them",
+    )
+    TEXT_NOT_DRAWN = _Row(
+        "text_not_drawn",
+        Code.TEXT_NOT_DRAWN,
+        Unit.WORDS,
+        "in a font that draws nothing",
+        "The file has this text here, but its font is damaged and draws nothing. The text is kept.",
+        is_loss=False,
+        advice="open the file in another program, and compare",
+    )
+    REDACTION_PENDING = _Row(
+        "redaction_pending",
+        Code.REDACTION_PENDING,
+        Unit.PARTS,
+        "marked to be blacked out",
+        "This part is marked to be blacked out. What lies below is still in the file, and in what was read.",
+        is_loss=False,
+        advice="apply the redactions before the document is passed on",
+    )
+
     # Between the pixels and the answer
     REGION_UNREAD = _Row(
         "region_unread",

@@ -59,10 +59,14 @@ FURNITURE = frozenset({Kind.PAGE_HEADER, Kind.PAGE_FOOTER})
 
 
 class Layer(StrEnum):
-    """Body is the document's own content; furniture is what pages repeat, such as headers and footers."""
+    """Body is the document's own content; furniture is what pages repeat, such as headers and footers.
+
+    Invisible is text that the file has and nobody can see on the page.
+    """
 
     BODY = "body"
     FURNITURE = "furniture"
+    INVISIBLE = "invisible"
 
 
 class Source(StrEnum):
@@ -225,6 +229,10 @@ class Element(Value):
     @property
     def is_body(self) -> bool:
         return self.content_layer is Layer.BODY
+
+    @property
+    def is_hidden(self) -> bool:
+        return self.content_layer is Layer.INVISIBLE
 
     @property
     def is_heading(self) -> bool:

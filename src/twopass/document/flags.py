@@ -108,6 +108,8 @@ class Flag(StrEnum):
     )
 
     # Where an element's text comes from
+    HIDDEN_TEXT = _Row("hidden_text", "The file has this text here, and nobody can see it on the page.")
+    NOT_DRAWN = _Row("not_drawn", "The page does not show this text, because its font is damaged and draws nothing.")
     BROKEN_FONT = _Row(
         "broken_font",
         "A font of the PDF names characters wrongly or not at all. They were read from the pixels.",

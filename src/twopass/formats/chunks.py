@@ -98,7 +98,7 @@ class _Chunk:
 
 def write(inputs: WriterInput) -> bytes:
     """One JSON object per line, in document order."""
-    document, limits = inputs.document, inputs.options.chunks
+    document, limits = inputs.shown, inputs.options.chunks
     text, spans = _write_plain_markdown(inputs)
     chunks = _pack(_build_units(inputs, text, spans), text, limits)
     chunks = _merge_small(chunks, text, limits)
@@ -118,15 +118,15 @@ def _write_plain_markdown(inputs: WriterInput) -> tuple[str, dict[str, Span]]:
     """The text that chunks are cut from, and the elements' spans in it."""
     plain = {"front_matter": False, "page_marks": False, "images": Images.FOLDER}
     options = inputs.options.markdown.model_copy(update=plain)
-    return markdown.write(inputs.document, options, mark_direction=False, shown=inputs.flow)
+    return markdown.write(inputs.shown, options, mark_direction=False, shown=inputs.flow)
 
 
 def _build_units(inputs: WriterInput, text: str, spans: Mapping[str, Span]) -> list[_Unit]:
     """The units in the order of the markdown; a unit that is too large for a chunk is split."""
     _, document_spans = inputs.markdown
-    section_of = dict(_list_section_elements(inputs.document.sections))
+    section_of = dict(_list_section_elements(inputs.shown.sections))
     groups: list[list[Element]] = []
-    for element in sorted((e for e in inputs.document.elements if e.id in spans), key=lambda e: spans[e.id]):
+    for element in sorted((e for e in inputs.shown.elements if e.id in spans), key=lambda e: spans[e.id]):
         previous = groups[-1][-1] if groups else None
         gap = text[spans[previous.id].end : spans[element.id].start] if previous else ""
         if previous and element.continues == previous.id and "\n\n" not in gap:

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
+from twopass.document import Cell, Document, Element, Figure, Flag, Kind, Page, Table
 from twopass.format_options import Markdown
-from twopass.formats import escaping, flow
+from twopass.formats import escaping, flow, hidden_text
 from twopass.formats.writer_input import WriterInput
 from twopass.text import list_items, maths, prose
 
@@ -37,7 +37,8 @@ _UNKNOWN_TYPE = "application/octet-stream"
 
 def write(inputs: WriterInput) -> bytes:
     """docling.json; equal documents give equal bytes."""
-    exported = convert(inputs.with_spans).export_to_dict()
+    shown = hidden_text.show(inputs.with_spans, inputs.options.hidden_text)
+    exported = convert(shown).export_to_dict()
     return json.dumps(exported, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
 
 
@@ -277,6 +278,8 @@ class _Converter:
     def _find_layer(self, element: Element) -> Any:
         from docling_core.types.doc.common.content_layer import ContentLayer
 
+        if Flag.HIDDEN_TEXT in element.flags:
+            return ContentLayer.INVISIBLE
         return ContentLayer.BODY if element.is_body else ContentLayer.FURNITURE
 
     def _make_image(self, element: Element) -> Any:

@@ -23,7 +23,7 @@ _Notes = Mapping[str, Sequence[Element]]
 
 def write(inputs: WriterInput) -> bytes:
     """The list that MinerU calls `<name>_content_list.json`, in reading order; furniture has its own types."""
-    entries = make_entries(inputs.document)
+    entries = make_entries(inputs.shown)
     return (json.dumps(entries, ensure_ascii=False, indent=2) + "\n").encode(errors="backslashreplace")
 
 

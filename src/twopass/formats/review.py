@@ -17,7 +17,7 @@ from typing import NamedTuple
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from twopass.document import Box, Category, Document, Element, Finding, Flag, Page, Problem, State, Table
+from twopass.document import Box, Category, Document, Element, Finding, FindingKind, Flag, Page, Problem, State, Table
 from twopass.formats import flow
 from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, load_style, make_policy
 from twopass.formats.html.text import TextRenderer
@@ -62,10 +62,11 @@ class _Doubt(NamedTuple):
 
 @dataclass(frozen=True)
 class _ElementView:
-    """What the review page shows of an element."""
+    """What the review page shows of an element. `reason` says why nobody can see it on the page."""
 
     element: Element
     texts: TextRenderer
+    reason: str | None = None
 
     @property
     def shapes(self) -> list[_Shape]:
@@ -76,6 +77,7 @@ class _ElementView:
         """Why the element may have been read badly, in words; its confidence only if there is doubt."""
         confidence = self.element.confidence
         alerts = [flag.sentence for flag in self._alert_flags]
+        alerts += [f"It is {self.reason}."] if self.reason else []
         if self.is_doubtful and confidence:
             alerts.append(confidence.sentence)
         return alerts
@@ -240,8 +242,10 @@ def write(inputs: WriterInput) -> bytes:
 def _build_page_views(document: Document, pictures: Mapping[int, str]) -> list[_PageView]:
     texts = TextRenderer()
     elements: dict[int, list[_ElementView]] = defaultdict(list)
+    found = (finding for page in document.pages if page.audit for finding in page.audit.findings)
+    reasons = {finding.element: finding.said for finding in found if finding.kind is FindingKind.HIDDEN_TEXT}
     for element in document.elements:
-        elements[element.page].append(_ElementView(element, texts))
+        elements[element.page].append(_ElementView(element, texts, reasons.get(element.id)))
     problems: dict[int | None, list[Problem]] = defaultdict(list)
     for problem in document.problems:
         problems[problem.page].append(problem)

@@ -189,7 +189,7 @@ def check_markdown(inputs: WriterInput, data: bytes) -> list[Loss]:
 
 def _split_markdown(text: str, inputs: WriterInput) -> Iterator[PageText]:
     """The parts of document.md by page; what stands before an element belongs to the element's page."""
-    pages, marks = {element.id: element.page for element in inputs.document.elements}, _collect_marks(inputs.flow)
+    pages, marks = {element.id: element.page for element in inputs.shown.elements}, _collect_marks(inputs.flow)
     front = _FRONT_MATTER.match(text)
     start, page = front.end() if front else 0, 1
     for element_id, span in sorted(inputs.markdown[1].items(), key=lambda item: item[1]):
@@ -213,7 +213,7 @@ def check_chunks(inputs: WriterInput, data: bytes) -> list[Loss]:
 
 
 def check_html(inputs: WriterInput, data: bytes) -> list[Loss]:
-    return compare("document.html", _list_flow_texts(inputs.flow), _split_html(data, inputs.document))
+    return compare("document.html", _list_flow_texts(inputs.flow), _split_html(data, inputs.shown))
 
 
 def _split_html(data: bytes, document: Document) -> Iterator[PageText]:
@@ -234,7 +234,7 @@ def _read_html(text: str) -> str:
 
 def check_mineru(inputs: WriterInput, data: bytes) -> list[Loss]:
     written = ((entry["page_idx"] + 1, _read_entry(entry)) for entry in json.loads(data))
-    return compare("content_list.json", _list_plain_texts(inputs.document), written)
+    return compare("content_list.json", _list_plain_texts(inputs.shown), written)
 
 
 def _read_entry(entry: Mapping[str, Any]) -> str:
@@ -250,7 +250,7 @@ def check_docling(inputs: WriterInput, data: bytes) -> list[Loss]:
     items += [(item, _read_docling_table(item["data"])) for item in found["tables"]]
     items += [(item, _read_docling_meta(item.get("meta") or {})) for item in found["pictures"]]
     written = ((item["prov"][0]["page_no"], _undo_inert(text)) for item, text in items)
-    return compare("docling.json", _list_plain_texts(inputs.document), written)
+    return compare("docling.json", _list_plain_texts(inputs.shown), written)
 
 
 def _read_docling_table(data: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from twopass.document import Document, Span
 from twopass.format_options import FormatOptions
-from twopass.formats import flow, markdown
+from twopass.formats import flow, hidden_text, markdown
 from twopass.formats.flow import Flow
 
 
@@ -29,14 +29,19 @@ class WriterInput:
     pages: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
+    def shown(self) -> Document:
+        """The document as readers see it: its hidden text as the option says."""
+        return hidden_text.show(self.document, self.options.hidden_text)
+
+    @cached_property
     def flow(self) -> Flow:
         """What Markdown, HTML and chunks show."""
-        return flow.build(self.document, self.options.markdown)
+        return flow.build(self.shown, self.options.markdown)
 
     @cached_property
     def markdown(self) -> tuple[str, dict[str, Span]]:
         """The text of document.md and the span of each element in it; rendered once for all formats."""
-        return markdown.write(self.document, self.options.markdown, self.crops, shown=self.flow)
+        return markdown.write(self.shown, self.options.markdown, self.crops, shown=self.flow)
 
     @cached_property
     def with_spans(self) -> Document:

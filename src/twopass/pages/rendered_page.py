@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from twopass.document import Page, Problem
 from twopass.errors import Code
+from twopass.pages.hidden_words import Unseen
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -25,7 +26,7 @@ class PagePointer:
     `number` counts from 1. `turn` is the clockwise rotation (0, 90, 180 or 270 degrees) to apply on top of the
     file's own. `password` opens an encrypted file. `is_scalable` marks a PDF page that renders quickly, has text and
     hardly any images: render it again at a higher resolution instead of enlarging its pixels. `is_pdf` is False for
-    an image file.
+    an image file. `hidden` are words of its text layer that cannot be seen.
     """
 
     file: str
@@ -34,14 +35,16 @@ class PagePointer:
     password: str | None = field(default=None, repr=False)
     is_scalable: bool = False
     is_pdf: bool = True
+    hidden: TextLayer = field(default=NO_LAYER, repr=False)
 
 
 @dataclass(frozen=True)
 class RenderedPage:
     """A page and its pixels, which are valid only while the rendering context is open.
 
-    `words` is the page's text layer. `ink` is the share of the page that differs from its background. `draft` is the
-    text of the layer as an answer probably has it; empty if it is garbage or the engine has no use for it.
+    `words` is what can be seen of the page's text layer, `unseen` has the rest. `ink` is the share of the
+    page that differs from its background. `draft` is the text of the layer as an answer probably has it; empty if it
+    is garbage or the engine has no use for it.
     """
 
     page: Page
@@ -51,11 +54,12 @@ class RenderedPage:
     ink: float = 0.0
     problems: tuple[Problem, ...] = ()
     draft: str = ""
+    unseen: Unseen = Unseen()
 
     @property
     def is_undrawn(self) -> bool:
         """Whether the page is damaged and shows nothing, so that a model would have to invent an answer."""
-        return self.ink < BLANK_INK and self.page.has_loss
+        return self.ink < BLANK_INK and (self.page.has_loss or bool(self.unseen.undrawn))
 
 
 def report_omission(number: int, parts: Sequence[str]) -> Problem:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from twopass.document import Meta, SourceInfo
 from twopass.errors import Code, SourceError
-from twopass.pages import damage
+from twopass.pages import damage, optional_content
 
 PDF = "application/pdf"
 DEFAULT_IMAGE_DPI = 144.0  # of an image that states no resolution
@@ -98,6 +98,15 @@ def open_pdf(path: str, password: str | None) -> Iterator[Any]:
             yield pdf
     finally:
         empty_mupdf_store()
+
+
+@contextmanager
+def open_revealed_page(path: str, number: int, rotation: int, password: str | None) -> Iterator[Any]:
+    """Open page `number` (from 1), rotated by so many degrees, with the layers that are switched off."""
+    with translate_pdf_errors(path), _open(path, password, reveal=True) as pdf:
+        page = pdf[number - 1]
+        page.set_rotation(rotation)
+        yield page
 
 
 @contextmanager
@@ -188,7 +197,7 @@ def empty_mupdf_store() -> None:
     pymupdf.TOOLS.store_shrink(100)
 
 
-def _open(path: str, password: str | None) -> Any:
+def _open(path: str, password: str | None, reveal: bool = False) -> Any:
     import pymupdf
 
     pdf = pymupdf.open(path, filetype="pdf")
@@ -199,6 +208,10 @@ def _open(path: str, password: str | None) -> Any:
     if pdf.needs_pass and not pdf.authenticate(password or ""):
         reason = "the password is wrong; send the right one" if password else "the PDF is encrypted; send its password"
         raise SourceError(Code.ENCRYPTED, f"{reason} {PASSWORD_HINT}")
+    if not reveal:
+        optional_content.apply_expressions(pdf)
+    elif optional_content.has_layers(pdf):
+        optional_content.reveal_all(pdf)
     return pdf
 
 

@@ -79,6 +79,10 @@ class TextLayer(Sequence[Word]):
     def __iter__(self) -> Iterator[Word]:
         return (Word(Box(*corners), text) for corners, text in zip(self.corners.tolist(), self.texts, strict=True))
 
+    def pick(self, chosen: npt.NDArray[np.bool_]) -> TextLayer:
+        """The words for which `chosen` is true."""
+        return TextLayer([self.texts[index] for index in chosen.nonzero()[0]], self.corners[chosen].tobytes())
+
     def inside(self, boxes: Iterable[Box], margin: float = 0.0) -> str:
         """The words whose centre lies in one of the boxes grown by `margin`, joined by spaces in the layer's order."""
         x, y = (self.corners[:, 0] + self.corners[:, 2]) / 2, (self.corners[:, 1] + self.corners[:, 3]) / 2
@@ -105,10 +109,10 @@ def to_paragraph_elements(layer: Sequence[Word], page: int) -> tuple[Element, ..
         confidence=confidence,
         flags=(Flag.TEXT_LAYER, *doubts),
     )
-    return tuple(_fill(element, paragraph, index) for index, paragraph in enumerate(_split_paragraphs(layer)))
+    return tuple(fill(element, paragraph, index) for index, paragraph in enumerate(split_paragraphs(layer)))
 
 
-def _split_paragraphs(layer: Sequence[Word]) -> list[list[Word]]:
+def split_paragraphs(layer: Sequence[Word]) -> list[list[Word]]:
     paragraphs: list[list[Word]] = []
     for word in layer:
         if paragraphs and _is_same_paragraph(word.box, paragraphs[-1][-1].box):
@@ -134,7 +138,7 @@ def _write_lines(paragraph: Sequence[Word]) -> Iterator[str]:
     yield " ".join(one.text for one in line)
 
 
-def _fill(element: Element, paragraph: Sequence[Word], index: int) -> Element:
+def fill(element: Element, paragraph: Sequence[Word], index: int) -> Element:
     """Put the paragraph's text and box into an element."""
     text = prose.unwrap("\n".join(_write_lines(paragraph)))
     box = enclose(word.box for word in paragraph)

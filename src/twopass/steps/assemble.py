@@ -15,6 +15,7 @@ from twopass.document import (
     Document,
     Element,
     Kind,
+    Layer,
     Meta,
     Page,
     Problem,
@@ -41,7 +42,8 @@ def document(
     checkpoints = _sort_pages(checkpoints)
     pages = tuple(checkpoint.page for checkpoint in checkpoints)
     # 1) the elements of each page, their words that line ends break, and the furniture that pages repeat
-    elements = [_correct_caption(element) for checkpoint in checkpoints for element in checkpoint.elements]
+    everything = [element for checkpoint in checkpoints for element in checkpoint.elements]
+    elements = [_correct_caption(element) for element in everything if not element.is_hidden]
     elements = broken_words.join(elements, {page.number: page.language for page in pages})
     elements = page_furniture.mark(elements)
     # 2) captions and footnotes with their parents
@@ -51,6 +53,8 @@ def document(
     elements = headings.resolve(elements, outline)
     # 4) continuations of paragraphs and tables
     elements = continuations.link(elements, frozenset(page.number for page in pages if page.state is State.BLANK))
+    # 5) what nobody can see, where it stands
+    elements = _insert_hidden(elements, [element for element in everything if element.is_hidden])
     elements = [element.model_copy(update={"order": order}) for order, element in enumerate(elements)]
     all_problems = (*problems, *(problem for checkpoint in checkpoints for problem in checkpoint.problems))
     title = _join_title(elements)
@@ -71,13 +75,27 @@ def _count_left_out(pages: Sequence[Page], elements: Iterable[Element]) -> tuple
     """Count in each page's audit the words of its furniture, which only the whole document shows."""
     words: Counter[int] = Counter()
     for element in elements:
-        words[element.page] += 0 if element.is_body else len(prose.split_words(element.text))
+        is_left_out = element.content_layer is Layer.FURNITURE
+        words[element.page] += len(prose.split_words(element.text)) if is_left_out else 0
     return tuple(
         page.model_copy(update={"audit": page.audit.model_copy(update={"words_left_out": words[page.number]})})
         if page.audit
         else page
         for page in pages
     )
+
+
+def _insert_hidden(elements: Sequence[Element], hidden: Sequence[Element]) -> list[Element]:
+    """The elements with each hidden one behind the last element of its page that begins above it."""
+    inserted = list(elements)
+    for one in hidden:
+        above = (n for n, element in enumerate(inserted, 1) if _find_place(element) <= _find_place(one))
+        inserted.insert(max(above, default=0), one)
+    return inserted
+
+
+def _find_place(element: Element) -> tuple[int, float]:
+    return element.page, element.box.y0 if element.box else 0.0
 
 
 def _sort_pages(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:

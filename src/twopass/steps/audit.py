@@ -28,7 +28,7 @@ from twopass.families import word_account
 from twopass.families.interface import Rung
 from twopass.job import Task
 from twopass.pages.text_layer import TextLayer
-from twopass.steps import fallback
+from twopass.steps import fallback, unseen
 from twopass.steps.page_context import PageContext
 from twopass.text import prose, unknown_characters
 
@@ -56,6 +56,7 @@ async def complete(page: PageContext, first: Checkpoint, second: Checkpoint) -> 
     asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
     ended = await _end_unread(page, second, asked)
     ended = ended.with_findings(list(_find_lost_words(page, first, ended)))
+    ended = unseen.add(ended, page.rendered.unseen, page.rendered.words)
     again = sum(element.read_by == 2 for element in ended.elements)
     ended, found = _resolve_characters(ended)
     audit = _audit(ended, page.rendered.words).with_findings(found)
@@ -86,7 +87,7 @@ def _audit(page: Checkpoint, words: TextLayer | None = None) -> PageAudit:
     )
     audit = audit.with_findings(list(_find_reported(page, audit)))
     seen = _count_words(words.texts) if words else None
-    read = _count_words(text for element in page.elements for text in element.texts)
+    read = _count_words(text for element in page.elements if not element.is_hidden for text in element.texts)
     return audit.model_copy(update={"words_seen": seen, "words_read": read})
 
 

@@ -37,15 +37,19 @@ async def within_limit(checkpoint: Checkpoint, language: str | None, page_pool: 
 
 def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:
     """Add everything that is derived from one page; `language` is the caller's hint."""
-    own = checkpoint.elements
+    own = [element for element in checkpoint.elements if not element.is_hidden]
+    hidden = [element for element in checkpoint.elements if element.is_hidden]
     detected = prose.detect_language("\n".join(_collect_text(element) for element in own), language)
     elements = broken_words.join(own, {checkpoint.page.number: detected})
     return checkpoint.model_copy(
         update={
             "page": checkpoint.page.model_copy(update={"language": detected}),
-            "elements": tuple(
-                _with_own_texts(_enrich_element(joined, elements, detected), element)
-                for element, joined in zip(own, elements, strict=True)
+            "elements": (
+                *(
+                    _with_own_texts(_enrich_element(joined, elements, detected), element)
+                    for element, joined in zip(own, elements, strict=True)
+                ),
+                *hidden,
             ),
         }
     )

@@ -20,10 +20,11 @@ import numpy.typing as npt
 import structlog
 from pydantic import Field
 
-from twopass.document import BOX_DECIMALS, Box, Finding, Link, Page, PageAudit, PageImage, Problem, State
+from twopass.document import BOX_DECIMALS, Box, Finding, Link, Page, PageAudit, PageImage, Problem, State, Word
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import damage, image_bands, orientation, text_layer
+from twopass.pages import damage, hidden_words, image_bands, optional_content, orientation, text_layer
 from twopass.pages.damage import Fault
+from twopass.pages.hidden_words import Drawing, Reason, Unseen
 from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import (
     ANNOTATIONS,
@@ -46,6 +47,7 @@ from twopass.pages.source_files import (
     open_bare_page,
     open_image,
     open_page,
+    open_revealed_page,
     render_display_list,
 )
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -92,8 +94,8 @@ class DrawRequest:
 class DrawResult:
     """What a page worker reports about a page that it drew into a buffer: pixels, rotations, ink, words and links.
 
-    `draft` is the text of the words, if it was asked for. `omitted` names what was left out, `faults` what could not be
-    drawn.
+    `words` are those of the text layer that can be seen, `unseen` has the others. `draft` is the text of the words, if
+    it was asked for. `omitted` names what was left out, `faults` what could not be drawn.
     """
 
     width: _Side
@@ -107,6 +109,7 @@ class DrawResult:
     links: tuple[Link, ...] = ()
     omitted: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
+    unseen: Unseen = Unseen()
 
 
 @asynccontextmanager
@@ -188,8 +191,10 @@ def _build_page(
     if result.ink < BLANK_INK and not result.words:
         page, problems = _end_without_ink(page, result, problems)
     pixels = Pixels(result.width, result.height, buffer)
-    pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable)
-    return RenderedPage(page, pixels, pointer, result.words, result.ink, tuple(problems), result.draft)
+    hidden = result.unseen.hidden
+    pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable, hidden=hidden)
+    ink, draft, unseen = result.ink, result.draft, result.unseen
+    return RenderedPage(page, pixels, pointer, result.words, ink, tuple(problems), draft, unseen)
 
 
 def _end_without_ink(page: Page, result: DrawResult, problems: list[Problem]) -> tuple[Page, list[Problem]]:
@@ -237,23 +242,62 @@ def draw_bare_pdf(request: DrawRequest) -> DrawResult:
 def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     check_images(page)
     rotation_in, text = page.rotation, get_text_page(page)
-    turn = detect_text_turn(page, text)
+    blocks = text.extractDICT()["blocks"]
+    turn = detect_text_turn(page, blocks)
     page.set_rotation((rotation_in + (turn or 0)) % 360)
     began = time.process_time()
     display_list = page.get_displaylist()  # parsed once, for the pixels and for the positions of images
     array = render_display_list(display_list, request.zoom, request.zoom)
     is_quick = time.process_time() - began < _QUICK_S
-    is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= _SCALABLE_IMAGE_SHARE
+    image_share = measure_image_share(display_list) if is_quick else 1.0
+    is_scalable = is_quick and turn is not None and image_share <= _SCALABLE_IMAGE_SHARE
+    is_turned = False
     if turn is None and measure_ink(array) >= BLANK_INK and (turn := orientation.detect_turn(array)):
         page.set_rotation((rotation_in + turn) % 360)
-        array = np.rot90(array, -turn // 90)
+        array, is_turned = np.rot90(array, -turn // 90), True
     height, width = _write_pixels(array, request.buffer, request.max_bytes)
-    words = text.extractWORDS()
+    faults, words = damage.find_faults(page), text.extractWORDS()
+    drawing = Drawing(array, display_list, request.zoom, image_share, is_turned)
     layer = _to_layer(page, words)
-    draft = text_layer.write_draft(layer, [word[5:7] for word in words]) if request.with_draft else ""
-    faults = damage.find_faults(page)
     ink = measure_ink(array)
-    return DrawResult(width, height, rotation_in, turn or 0, ink, is_scalable, layer, draft, faults=faults)
+    is_damaged = ink < BLANK_INK and any(fault.is_loss for fault in faults)  # words that stood on a lost scan are kept
+    styles = [] if is_damaged else hidden_words.find_styles(blocks, words)
+    is_seen, unseen = hidden_words.look(page, drawing, layer, styles)
+    if optional_content.has_layers(page.parent):
+        unseen = unseen.add_hidden(_find_switched_off(page, request.pointer, layer), Reason.LAYER_OFF)
+    places = [word[5:7] for word, seen in zip(words, is_seen, strict=True) if seen]
+    layer = layer.pick(is_seen)
+    return DrawResult(
+        width,
+        height,
+        rotation_in,
+        turn or 0,
+        ink=ink,
+        is_scalable=is_scalable,
+        words=layer,
+        draft=text_layer.write_draft(layer, places) if request.with_draft else "",
+        faults=faults,
+        unseen=replace(unseen, redactions=_find_redactions(page)),
+    )
+
+
+def _find_switched_off(page: Any, pointer: PagePointer, layer: TextLayer) -> TextLayer:
+    """The words that only an extraction with all layers of the PDF has; `layer` has those of the others."""
+    with open_revealed_page(pointer.file, pointer.number, page.rotation, pointer.password) as revealed:
+        found = _to_layer(revealed, get_text_page(revealed).extractWORDS())
+    known, new = Counter(layer), list[Word]()
+    for word in found:
+        if known[word] <= 0:
+            new.append(word)
+        known[word] -= 1
+    return TextLayer.of(new)
+
+
+def _find_redactions(page: Any) -> tuple[Box, ...]:
+    """Boxes that are marked to be blacked out: what lies below them is still in the file."""
+    import pymupdf
+
+    return tuple(_to_box(page, mark.rect) for mark in page.annots(types=[pymupdf.PDF_ANNOT_REDACT]))
 
 
 def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer, max_bytes: int) -> DrawResult:
@@ -345,9 +389,9 @@ def get_text_page(page: Any) -> Any:
     return page.get_textpage(flags=pymupdf.TEXTFLAGS_WORDS)
 
 
-def detect_text_turn(page: Any, text: Any) -> int | None:
+def detect_text_turn(page: Any, blocks: Sequence[Any]) -> int | None:
     """The clockwise turn that makes the text layer upright; None if only the pixels of the scan can tell."""
-    counts = _count_characters_by_turn(page, text)
+    counts = _count_characters_by_turn(page, blocks)
     total = sum(counts.values())
     if not total or (total < _MIN_HIDDEN_CHARACTERS and detect_scan(page)[1]):
         return None
@@ -355,11 +399,11 @@ def detect_text_turn(page: Any, text: Any) -> int | None:
     return turn if total >= _MIN_TURN_CHARACTERS and characters >= _TURN_SHARE * total else 0
 
 
-def _count_characters_by_turn(page: Any, text: Any) -> Counter[int]:
+def _count_characters_by_turn(page: Any, blocks: Sequence[Any]) -> Counter[int]:
     """Characters of the text layer by the clockwise turn that makes them upright."""
     counts: Counter[int] = Counter()
     matrix = page.rotation_matrix
-    for block in text.extractDICT()["blocks"]:
+    for block in blocks:
         for line in block.get("lines", ()):
             dx, dy = line["dir"]
             x, y = dx * matrix.a + dy * matrix.c, dx * matrix.b + dy * matrix.d

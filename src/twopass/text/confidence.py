@@ -201,6 +201,7 @@ _LONG_TEXT = 3000  # characters of one element: a page's text in one piece, whos
 _VISIBLE_LAYER = 0.98  # not compared with the pixels; 0.995 of the words were right
 _HIDDEN_LAYER = 0.6  # the same; OCR by other programs, of any quality
 _UNKNOWN_LAYER = 0.85  # it may be visible or hidden; between the two above, not measured
+_UNDRAWN = 0.5  # nothing can be compared with it; limit of the score
 _LOST_STRUCTURE, _MIXED_ORDER = 0.3, 0.5  # limits of the score
 
 _IMPLAUSIBLE, _MIN_WORDS = 0.5, 20  # share of plausible words below which a layer is noise, and words needed to say so
@@ -265,6 +266,12 @@ def judge_unknown_layer(text: str) -> tuple[Confidence, tuple[Flag, ...]]:
     score = round(_UNKNOWN_LAYER * plausibility, 4) if is_noise else _UNKNOWN_LAYER
     confidence = Confidence(score=score, method=ConfidenceMethod.UNKNOWN_LAYER)
     return confidence, (Flag.UNREADABLE, Flag.UNCERTAIN) if is_noise else ()
+
+
+def judge_undrawn(confidence: Confidence | None) -> Confidence:
+    """The confidence of text that the page does not show, because its font draws nothing."""
+    score = min(_UNDRAWN, confidence.score) if confidence else _UNDRAWN
+    return Confidence(score=score, method=ConfidenceMethod.UNKNOWN_LAYER)
 
 
 def _judge_words(evidence: Evidence) -> tuple[float, ConfidenceMethod]:

@@ -16,10 +16,13 @@ from itertools import groupby, pairwise
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from twopass.document import Rect, enclose
 from twopass.engines.cpu import bidi, widgets
 from twopass.engines.cpu.content import StyledRun, StyledWord
 from twopass.pages import source_files
+from twopass.pages.text_layer import TextLayer
 from twopass.text import direction, symbol_fonts
 from twopass.text.prose import is_garbage
 
@@ -302,6 +305,7 @@ def _iterate_runs(styles: Sequence[str]) -> Iterator[StyledRun]:
 
 # ---- the layer ----
 
+_SAME_PLACE = 0.002  # of the page: boxes of hidden words are rounded
 MIN_COSINE = 0.9  # of the angle of an upright line, at most 25 degrees
 
 _INNER_SOFT_HYPHEN = re.compile(r"\w\u00ad\w")
@@ -322,6 +326,16 @@ class LayerWords:
     @property
     def lines(self) -> int:
         return len({word.line for word in self.words})
+
+    def without(self, hidden: TextLayer, page: Rect) -> LayerWords:
+        """The words that can be seen; `hidden` are the others of a page of this size."""
+        if not hidden:
+            return self
+        size = np.array([page.width, page.height, page.width, page.height])
+        boxes, own = hidden.corners * size, np.array([word.box for word in self.words]).reshape(-1, 4)
+        is_hidden = [bool((np.abs(boxes - box) <= _SAME_PLACE * size).all(1).any()) for box in own]
+        words = (word for word, hides in zip(self.words, is_hidden, strict=True) if not hides)
+        return replace(self, words=tuple(words))
 
 
 def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:

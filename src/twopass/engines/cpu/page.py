@@ -35,6 +35,7 @@ from twopass.pages.rendered_page import PagePointer
 from twopass.pages.scripts import Tesseract
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.strips import Array
+from twopass.pages.text_layer import TextLayer
 
 POINTS_PER_PIXEL = 0.5  # of an image file; any value works, because boxes are parsed as fractions of the page
 DENSE_HIDDEN_LINES = 400  # a hidden layer with more is kept: OCR of an 800-line newspaper took 31 s
@@ -59,7 +60,7 @@ def read_page(
         return answer.to_json(_read_image(pixels, read, use_model=True))
     try:
         with _open_upright(pointer) as page:
-            return answer.to_json(_read_pdf_page(page, pixels, read, use_model=True))
+            return answer.to_json(_read_pdf_page(page, pointer.hidden, pixels, read, use_model=True))
     except SourceError:
         return answer.to_json(_read_bare_page(pointer, pixels, read, use_model=True))
 
@@ -84,13 +85,17 @@ def _read_bare_page(pointer: PagePointer, pixels: Pixels, read: ReadLines, use_m
     opened = source_files.open_bare_page(pointer.file, pointer.number, pointer.turn, pointer.password)
     with opened as (page, had_annotations):
         page.remove_rotation()
-        content = _read_pdf_page(page, pixels, read, use_model)
+        content = _read_pdf_page(page, pointer.hidden, pixels, read, use_model)
     return replace(content, lacks_annotations=had_annotations)
 
 
-def _read_pdf_page(page: Any, pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
-    """Choose the text layer or OCR: a visible layer first, then OCR, then a hidden layer that OCR does not beat."""
+def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
+    """Choose the text layer or OCR: a visible layer first, then OCR, then a hidden layer that OCR does not beat.
+
+    `hidden` are words of the layer that cannot be seen where they stand.
+    """
     blocks, layer, is_scan = layer_words.extract(page)
+    layer = layer.without(hidden, Rect(*page.rect))
     if not layer.hidden:
         words = layer_check.repair_fonts(layer.words, pixels.array(), pixels.width / page.rect.width)
         layer = replace(layer, words=words)

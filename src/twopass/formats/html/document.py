@@ -54,14 +54,14 @@ class _Block(NamedTuple):
 def write(inputs: WriterInput) -> bytes:
     style = load_asset(__package__, "document.css")
     writer = _DocumentWriter(inputs)
-    meta = inputs.document.meta
+    meta = inputs.shown.meta
     head = [
         Markup('<meta charset="utf-8">'),
         open_tag("meta", http_equiv="Content-Security-Policy", content=make_policy(style)),
         open_tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         open_tag("meta", name="referrer", content="no-referrer"),
         open_tag("meta", name="author", content=meta.author) if meta.author else "",
-        tag("title", meta.title or inputs.document.id),
+        tag("title", meta.title or inputs.shown.id),
         tag("style", Markup(style)),
     ]
     blocks = writer.write_blocks()
@@ -146,7 +146,7 @@ class _DocumentWriter:
     """Writes the blocks of one document."""
 
     def __init__(self, inputs: WriterInput) -> None:
-        document, self._options = inputs.document, inputs.options.markdown
+        document, self._options = inputs.shown, inputs.options.markdown
         self._crops = inputs.crops
         self._flow = inputs.flow
         self._texts = TextRenderer(annotate=True)

@@ -1,0 +1,331 @@
+"""Find the words of a PDF page that nobody can see on it, and why. Runs in page workers, on pixels that are there.
+
+Pixels decide: a word is hidden if it leaves no visible contrast where it stands. How it is drawn (its mode and opacity,
+and what covers it) only says which words are looked at again, and explains those that are hidden. A scan's invisible
+words stand on the ink of its image and count as seen. Words whose font draws nothing are not hidden but damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from twopass.document import Box
+from twopass.pages.text_layer import NO_LAYER, TextLayer
+
+Array = npt.NDArray[np.uint8]
+Sums = npt.NDArray[np.int32]  # an integral image: the marked pixels above and to the left of each pixel
+Marks = npt.NDArray[np.bool_]  # one per word
+Boxes = npt.NDArray[np.float64]  # one row per word: x0, y0, x1, y1 in pixels
+
+CONTRAST = 18  # of 255, in red, green or blue, between neighbouring pixels: 7 pt in a grey of 0.93 has 18
+MAX_SPECKS = 1  # pixels with contrast in the box of a word that cannot be seen
+MAX_CHANGE = 0.01  # of a box's pixels that text changes on a picture, by rounding: light thin letters change 0.1
+TOP, BOTTOM = 0.15, 0.12  # of a box's height that may hold strokes of the lines above and below
+BANDS = (0.44, 0.55, 0.66, 0.77)  # of the height: between two of them, every letter and digit has strokes
+BINS = 6  # columns of a box in which strokes are looked for
+MIN_SPREAD = 0.6  # of them with strokes in each band, in a word that stands on its letters: others are looked at again
+MIN_SIDE = 4.0  # pixels of the part that is looked at: scanners write words without height
+MIN_SIZE = 3.0  # pixels of type size: smaller letters may be too faint for CONTRAST on a page drawn that small
+MIN_OPACITY = 0.1
+OVER_WORDS = 0.4  # of an invisible word's box that lies on another word: it has no ink of its own
+SCAN_SHARE = 0.8  # of the page's area in images: words drawn below them are those of a scan
+# Points, and shares of the page's shorter side: what is smaller in both is no text to read. A label has real 2 pt.
+TINY = ((1.0, 0.01), (2.0, 0.0025))
+
+_FILLED_OR_STROKED, _CLIP = 16 | 32, 64  # bits of MuPDF's flags of characters
+_TEXT = ("fill_text", "stroke_text")  # functions of MuPDF's devices
+_ALL_BUT_TEXT = (
+    "fill_path", "stroke_path", "fill_shade", "fill_image", "fill_image_mask", "clip_path", "clip_stroke_path",
+    "clip_text", "clip_stroke_text", "clip_image_mask", "pop_clip", "begin_mask", "end_mask",
+)  # fmt: skip
+_COVERS = frozenset({"fill-path", "fill-shade", "fill-image", "fill-imgmask"})  # entries of PyMuPDF's log of boxes
+
+
+class Reason(StrEnum):
+    """Why a word cannot be seen; the value completes "this text is"."""
+
+    INVISIBLE = "written in an invisible mode"
+    TRANSPARENT = "transparent"
+    TINY = "too small to be read"
+    COLOUR = "in the colour of its background"
+    COVERED = "covered by something else"
+    CLIPPED = "outside the part that is drawn"
+    LAYER_OFF = "in a layer that is switched off"
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What the layer of a page has and the page does not show.
+
+    `hidden` are words that cannot be seen, each with its reason. `undrawn` are words whose font draws nothing, and
+    which the layer has all the same. `redactions` are boxes that are marked to be blacked out, and are not.
+    """
+
+    hidden: TextLayer = NO_LAYER
+    reasons: tuple[Reason, ...] = ()
+    undrawn: TextLayer = NO_LAYER
+    redactions: tuple[Box, ...] = ()
+
+    def add_hidden(self, words: TextLayer, reason: Reason) -> Unseen:
+        both = TextLayer.of([*self.hidden, *words])
+        return replace(self, hidden=both, reasons=(*self.reasons, *[reason] * len(words)))
+
+
+class Style(NamedTuple):
+    """How a word is written: type size in points, colour as 0xRRGGBB, opacity of 255, bits of MuPDF's flags."""
+
+    size: float
+    colour: int
+    opacity: int
+    flags: int
+
+    @property
+    def is_drawn(self) -> bool:
+        return bool(self.flags & (_FILLED_OR_STROKED | _CLIP)) and self.opacity >= 255 * MIN_OPACITY
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A page as it was drawn: its pixels, what it was drawn from at `zoom` pixels per point, and its share of images.
+
+    `is_turned`: the pixels were turned after they were drawn, so that drawing again does not fit them.
+    """
+
+    array: Array
+    display_list: Any
+    zoom: float
+    image_share: float
+    is_turned: bool = False
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether it is not drawn a second time."""
+        return self.is_turned or self.image_share >= SCAN_SHARE
+
+
+def find_styles(blocks: Sequence[Any], words: Sequence[Any]) -> list[Style]:
+    """The style of each word, that of its first character.
+
+    `blocks` are those of MuPDF's dictionary, `words` are MuPDF's, with the numbers of their block and line.
+    """
+    styles: list[Style] = []
+    key, characters = (-1, -1), iter(tuple[Style, ...]())
+    for _, _, _, _, text, block, line, *_ in words:
+        if (block, line) != key:
+            key, characters = (block, line), _iterate_styles(blocks[block]["lines"][line])
+        own = [style for style, _ in zip(characters, text, strict=False)]
+        styles.append(own[0] if own else styles[-1])
+    return styles
+
+
+def _iterate_styles(line: Any) -> Iterator[Style]:
+    """Yield the style of each character of a line that is part of a word."""
+    for span in line["spans"]:
+        style = Style(span["size"], span["color"], span["alpha"], span["char_flags"])
+        yield from (style for c in span["text"] if not (c <= " " or c == "\u00a0" or "\u202a" <= c <= "\u202e"))
+
+
+def look(page: Any, drawing: Drawing, layer: TextLayer, styles: Sequence[Style]) -> tuple[Marks, Unseen]:
+    """Which words of the page's layer can be seen, and the others; `styles` has one for each word.
+
+    Without styles all of them count as seen.
+    """
+    if not styles:
+        return np.ones(len(layer), bool), Unseen()
+    hidden, undrawn = _Eyes(drawing, layer, styles).judge()
+    if not (hidden.any() or undrawn.any()):
+        return ~hidden, Unseen()
+    reasons = tuple(_explain(page, drawing, layer, styles, np.flatnonzero(hidden).tolist()))
+    return ~hidden, Unseen(layer.pick(hidden), reasons, layer.pick(undrawn))
+
+
+class _Eyes:
+    """Looks at the words of one page."""
+
+    def __init__(self, drawing: Drawing, layer: TextLayer, styles: Sequence[Style]) -> None:
+        self._drawing = drawing
+        height, width = drawing.array.shape[:2]
+        self._boxes = _enlarge(layer.corners * (width, height, width, height))
+        self._areas = np.prod(self._boxes[:, 2:] - self._boxes[:, :2], axis=1)
+        self._has_letters = np.array([any(map(str.isalnum, text)) for text in layer.texts])
+        self._is_drawn = np.array([style.is_drawn for style in styles])
+        self._is_clip = np.array([bool(style.flags & _CLIP) for style in styles])
+        side = min(width, height) / drawing.zoom
+        limit = max(min(points, share * side) for points, share in TINY)
+        sizes = np.array([style.size for style in styles])
+        self._is_tiny = self._is_drawn & (sizes < limit)
+        self._is_large = sizes * drawing.zoom >= MIN_SIZE
+
+    def judge(self) -> tuple[Marks, Marks]:
+        """Which words are hidden, and which are not drawn by their font."""
+        edges = _find_edges(self._drawing.array)
+        is_bare = self._count(edges) <= MAX_SPECKS
+        hidden = (is_bare & (self._is_large | ~self._is_drawn)) | self._is_tiny
+        hidden |= ~hidden & self._look_again(edges, hidden)
+        undrawn = self._find_undrawn(hidden & ~self._is_tiny & self._is_drawn)
+        hidden &= self._has_letters & ~undrawn
+        return hidden & ~self._is_tiny_everywhere(hidden), undrawn & self._has_letters
+
+    def _is_tiny_everywhere(self, hidden: Marks) -> Marks:
+        """Of a page that has nothing but tiny words, which is one drawn at a small scale."""
+        is_all = bool((self._is_tiny | hidden | ~self._has_letters).all())
+        return self._is_tiny if is_all else np.zeros_like(hidden)
+
+    def _count(self, sums: Sums) -> npt.NDArray[np.int64]:
+        x0, y0, x1, y1 = self._boxes.T
+        height = y1 - y0
+        return _sum_boxes(sums, x0, x1, y0 + TOP * height, y1 - BOTTOM * height)
+
+    def _measure_spread(self, sums: Sums) -> npt.NDArray[np.float64]:
+        """The share of each box's columns that have a marked pixel, in the band in which the fewest have: a rule has
+        pixels in one band only.
+        """
+        x0, y0, x1, y1 = self._boxes.T
+        sides = [x0 + n / BINS * (x1 - x0) for n in range(BINS + 1)]
+        edges = [y0 + share * (y1 - y0) for share in BANDS]
+        shares = [
+            np.mean([_sum_boxes(sums, *across, *down) > 0 for across in pairwise(sides)], axis=0)
+            for down in pairwise(edges)
+        ]
+        return np.asarray(np.min(shares, axis=0))
+
+    def _look_again(self, edges: Sums, hidden: Marks) -> Marks:
+        """Words on ink that is not theirs.
+
+        The doubtful ones are drawn words whose pixels do not look like theirs, and those on images or invisible.
+        """
+        spread = self._measure_spread(edges)
+        seen = self._is_drawn & ~hidden
+        over = ~self._is_drawn & (self._share_with(seen) > OVER_WORDS)
+        on_other_ink = ~self._is_drawn & (over | (spread < MIN_SPREAD))
+        doubtful = seen & self._has_letters & ~self._is_clip & (spread < MIN_SPREAD)
+        if self._drawing.is_scan:
+            return on_other_ink
+        if self._drawing.image_share:
+            doubtful |= seen & ~self._is_clip
+        if not doubtful.any():
+            return on_other_ink
+        changes = self._count(_find_changes(self._drawing))
+        return np.asarray(on_other_ink | (doubtful & (changes <= np.maximum(MAX_SPECKS, MAX_CHANGE * self._areas))))
+
+    def _share_with(self, others: Marks) -> npt.NDArray[np.float64]:
+        """The share of each box that lies in boxes of the others, which hardly overlap each other."""
+        if not others.any() or self._is_drawn.all():
+            return np.zeros(len(self._boxes))
+        x0, y0, x1, y1 = self._boxes.T[:, :, None]
+        a0, b0, a1, b1 = self._boxes[others].T[:, None, :]
+        across = (np.minimum(x1, a1) - np.maximum(x0, a0)).clip(0)
+        down = (np.minimum(y1, b1) - np.maximum(y0, b0)).clip(0)
+        return np.asarray((across * down).sum(1) / self._areas)
+
+    def _find_undrawn(self, bare: Marks) -> Marks:
+        """Of the words without ink, those that draw nothing even alone on the page, on white and on black."""
+        if self._drawing.is_turned or not bare.any():
+            return np.zeros_like(bare)
+        drawn = (_find_edges(_draw(self._drawing, _ALL_BUT_TEXT, paper)) for paper in (0, 255))
+        return bare & (sum(map(self._count, drawn)) == 0)
+
+
+# ---- pixels ----
+
+
+def _enlarge(boxes: Boxes) -> Boxes:
+    """The boxes, each at least MIN_SIDE high and wide."""
+    centres, sides = (boxes[:, :2] + boxes[:, 2:]) / 2, np.maximum(boxes[:, 2:] - boxes[:, :2], MIN_SIDE)
+    return np.concatenate((centres - sides / 2, centres + sides / 2), 1)
+
+
+def _find_edges(array: Array) -> Sums:
+    """Where neighbouring pixels differ."""
+    import cv2
+
+    gradient = cv2.morphologyEx(array, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8))
+    return _sum_above(np.asarray(gradient, np.uint8), CONTRAST)
+
+
+def _find_changes(drawing: Drawing) -> Sums:
+    """Where the page looks different with its text."""
+    import cv2
+
+    return _sum_above(np.asarray(cv2.absdiff(drawing.array, _draw(drawing, _TEXT, 255)), np.uint8), CONTRAST)
+
+
+def _sum_above(array: Array, limit: int) -> Sums:
+    import cv2
+
+    low = np.asarray(cv2.inRange(array, (0, 0, 0), (limit, limit, limit)), np.uint8)
+    return np.asarray(cv2.integral(1 - (low & 1)), np.int32)
+
+
+def _sum_boxes(sums: Sums, x0: Any, x1: Any, y0: Any, y1: Any) -> npt.NDArray[np.int64]:
+    height, width = sums.shape[0] - 1, sums.shape[1] - 1
+    left, right = np.floor(x0).clip(0, width).astype(int), np.ceil(x1).clip(0, width).astype(int)
+    top, bottom = np.floor(y0).clip(0, height).astype(int), np.ceil(y1).clip(0, height).astype(int)
+    return np.asarray(sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left], np.int64)
+
+
+def _draw(drawing: Drawing, without: Sequence[str], paper: int) -> Array:
+    """The page on paper of this brightness, drawn without what these functions of MuPDF's device draw."""
+    import pymupdf
+
+    mupdf, height, width = pymupdf.mupdf, *drawing.array.shape[:2]
+    rgb = mupdf.FzColorspace(mupdf.FzColorspace.Fixed_RGB)
+    pixels = mupdf.fz_new_pixmap_with_bbox(rgb, mupdf.FzIrect(0, 0, width, height), mupdf.FzSeparations(), 0)
+    mupdf.fz_clear_pixmap_with_value(pixels, paper)
+    zoom = mupdf.FzMatrix(drawing.zoom, 0, 0, drawing.zoom, 0, 0)
+    device = mupdf.fz_new_draw_device(zoom, pixels)
+    for name in without:
+        setattr(device.m_internal, name, None)  # MuPDF skips functions that a device lacks
+    everywhere = mupdf.FzRect(mupdf.FzRect.Fixed_INFINITE)
+    mupdf.fz_run_display_list(drawing.display_list.this, device, mupdf.FzMatrix(), everywhere, mupdf.FzCookie())
+    mupdf.fz_close_device(device)
+    pixmap = pymupdf.Pixmap("raw", pixels)
+    rows = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
+    return rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
+
+
+# ---- reasons ----
+
+
+def _explain(
+    page: Any, drawing: Drawing, layer: TextLayer, styles: Sequence[Style], hidden: Sequence[int]
+) -> Iterator[Reason]:
+    """Yield why each of the hidden words cannot be seen."""
+    height, width = drawing.array.shape[:2]
+    log = page.get_bboxlog()
+    for index in hidden:
+        style, box = styles[index], layer.corners[index]
+        if style.flags & _CLIP or not style.flags & _FILLED_OR_STROKED:
+            yield Reason.INVISIBLE
+        elif not style.is_drawn:
+            yield Reason.TRANSPARENT
+        elif style.size < max(min(points, share * min(width, height) / drawing.zoom) for points, share in TINY):
+            yield Reason.TINY
+        elif _is_covered(log, page, box):
+            yield Reason.COVERED
+        else:
+            x0, y0, x1, y1 = (box * (width, height, width, height)).astype(int).tolist()
+            part = drawing.array[y0 : y1 + 1, x0 : x1 + 1].reshape(-1, 3)
+            own = np.array([style.colour >> 16, style.colour >> 8 & 255, style.colour & 255])
+            is_same = part.size > 0 and np.abs(np.median(part, axis=0) - own).max() <= 2 * CONTRAST
+            yield Reason.COLOUR if is_same else Reason.CLIPPED
+
+
+def _is_covered(log: Sequence[Any], page: Any, box: npt.NDArray[np.float64]) -> bool:
+    """Whether something that was drawn after the word lies over most of it."""
+    import pymupdf
+
+    width, height = page.rect.width, page.rect.height
+    own = pymupdf.Rect(*(box * (width, height, width, height))) * page.derotation_matrix
+    texts = (n for n, (kind, part) in enumerate(log) if "text" in kind and pymupdf.Rect(part).intersects(own))
+    last = max(texts, default=-1)
+    return any(
+        abs(pymupdf.Rect(part) & own) >= OVER_WORDS * abs(own) for kind, part in log[last + 1 :] if kind in _COVERS
+    )

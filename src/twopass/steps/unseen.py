@@ -1,0 +1,74 @@
+"""Add to a page what only its text layer has: hidden text, and text in fonts that draw nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from twopass.document import Box, Checkpoint, Element, Finding, FindingKind, Flag, Kind, Layer, Word, make_element_id
+from twopass.document.audit import MAX_WORDS
+from twopass.pages import text_layer
+from twopass.pages.hidden_words import Reason, Unseen
+from twopass.pages.text_layer import TextLayer
+from twopass.text import prose
+from twopass.text.confidence import judge_undrawn
+
+_MARGIN = 0.004  # of the page, around the boxes of an element that may hold a word
+
+
+def add(page: Checkpoint, unseen: Unseen, layer: TextLayer) -> Checkpoint:
+    """The page with what cannot be seen, as elements and findings; `layer` has the words that can be seen."""
+    if page.page.is_lost or unseen == Unseen():
+        return page
+    page = _add_undrawn(page, unseen.undrawn)
+    hidden = list(_group_hidden(unseen))
+    elements = [_build(page, words, n, Flag.HIDDEN_TEXT) for n, (_, words) in enumerate(hidden, len(page.elements))]
+    elements = [element.model_copy(update={"content_layer": Layer.INVISIBLE}) for element in elements]
+    findings = [
+        Finding(
+            kind=FindingKind.HIDDEN_TEXT, count=len(words), element=element.id, box=element.box, said=str(reason)
+        )  # without the words: a problem's message may reach a model, for which they may be meant
+        for element, (reason, words) in zip(elements, hidden, strict=True)
+    ]
+    findings += [_report_redaction(box, layer) for box in unseen.redactions]
+    return page.model_copy(update={"elements": (*page.elements, *elements)}).with_findings(findings)
+
+
+def _group_hidden(unseen: Unseen) -> Iterator[tuple[Reason, Sequence[Word]]]:
+    """Yield the paragraphs of hidden words that have one reason."""
+    pairs = zip(unseen.reasons, unseen.hidden, strict=True)
+    for reason, group in groupby(pairs, key=lambda pair: pair[0]):
+        for paragraph in text_layer.split_paragraphs([word for _, word in group]):
+            yield reason, paragraph
+
+
+def _add_undrawn(page: Checkpoint, undrawn: TextLayer) -> Checkpoint:
+    """The page with all words of fonts that draw nothing: engines that read the layer have them, models do not."""
+    if not undrawn:
+        return page
+    elements = [_doubt(element) if undrawn.inside(element.boxes, _MARGIN) else element for element in page.elements]
+    known = {word for element in elements for text in element.texts for word in prose.split_words(text)}
+    lost = [word for word in undrawn if not known.issuperset(prose.split_words(word.text))]
+    new = [
+        _doubt(_build(page, paragraph, n, Flag.NOT_DRAWN))
+        for n, paragraph in enumerate(text_layer.split_paragraphs(lost), len(elements))
+    ]
+    finding = Finding(kind=FindingKind.TEXT_NOT_DRAWN, count=len(undrawn), words=undrawn.texts[:MAX_WORDS])
+    return page.model_copy(update={"elements": (*elements, *new)}).with_findings([finding])
+
+
+def _doubt(element: Element) -> Element:
+    return element.model_copy(update={"confidence": judge_undrawn(element.confidence)}).with_flags(Flag.NOT_DRAWN)
+
+
+def _build(page: Checkpoint, words: Sequence[Word], index: int, flag: Flag) -> Element:
+    number = page.page.number
+    element = Element(
+        id=make_element_id(number, index), page=number, category=Kind.TEXT.category, kind=Kind.TEXT, flags=(flag,)
+    )
+    return text_layer.fill(element, words, index)
+
+
+def _report_redaction(box: Box, layer: TextLayer) -> Finding:
+    words = tuple(layer.inside([box]).split()[:MAX_WORDS])
+    return Finding(kind=FindingKind.REDACTION_PENDING, box=box, words=words)
