@@ -265,6 +265,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "A font of the PDF is damaged and draws nothing. Its text is kept.",
         "Open the file in another program, and compare.",
     ),
+    Code.FONT_WRONG: (
+        "A font of the PDF names other characters than it draws, so that the file's own text is wrong. The page was "
+        "read from its pixels.",
+        "Compare numbers and names with the page.",
+    ),
     Code.REDACTION_PENDING: (
         "A part of the page is marked to be blacked out, and is not. What lies below is in the file and was read.",
         "Apply the redactions before the document is passed on.",

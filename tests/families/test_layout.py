@@ -289,15 +289,22 @@ def test_a_figure_keeps_the_words_in_it() -> None:
 
 
 def test_confidence_names_its_evidence() -> None:
-    """Scores of OCR are calibrated; a layer never has 1.0, less if hidden, more or less if compared."""
+    """Scores of OCR are calibrated; a layer never has 1.0, and less if it is hidden, not compared or wrong."""
     read = only(box("text", "a", score=0.75), via="ocr", score=0.9)
     visible, hidden = only(box("text", "a")), only(box("text", "a"), via="hidden_layer")
     checked = only(box("text", "a"), agreement=1.0)
     wrong = only(box("text", "a"), via="hidden_layer", agreement=0.6)
+    compared, lying = only(box("text", "a", compared=True)), only(box("text", "a", lies=True))
 
-    assert [(e.confidence.score, e.confidence.method) for e in (read, visible, hidden, checked, wrong)] == [
+    found = [(e.confidence.score, e.confidence.method) for e in (read, visible, hidden, checked, wrong)]
+    assert [(e.confidence.score, e.confidence.method) for e in (compared, lying)] == [
+        (0.98, "checked_layer"),
+        (0.2, "checked_layer"),
+    ]
+    assert "unreadable" in lying.flags
+    assert found == [
         (0.3, "ocr"),
-        (0.98, "text_layer"),
+        (0.89, "text_layer"),
         (0.6, "hidden_layer"),
         (0.99, "checked_layer"),
         (0.4, "checked_layer"),

@@ -152,7 +152,7 @@ async def test_a_pdf_without_its_header_is_read_from_its_text_layer(reader: Read
     _, document = await read(reader, tmp_path, without_header)
 
     assert without_header != data
-    assert document.elements[0].confidence == Confidence(score=0.98, method=ConfidenceMethod.TEXT_LAYER)
+    assert document.elements[0].confidence == Confidence(score=0.98, method=ConfidenceMethod.CHECKED_LAYER)
 
 
 async def test_a_page_without_annotations_has_all_its_time_for_rendering(reader: Reader, tmp_path: Path) -> None:

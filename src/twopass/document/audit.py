@@ -107,6 +107,15 @@ class FindingKind(StrEnum):
         is_loss=False,
         advice="open the file in another program, and compare",
     )
+    FONT_WRONG = _Row(
+        "font_wrong",
+        Code.FONT_WRONG,
+        Unit.WORDS,
+        "in fonts that name other characters than they draw",
+        "A font of this page names other characters than it draws. The file's own text is wrong, and is not used.",
+        is_loss=False,
+        advice="they were read from the pixels; compare what matters with the page",
+    )
     REDACTION_PENDING = _Row(
         "redaction_pending",
         Code.REDACTION_PENDING,

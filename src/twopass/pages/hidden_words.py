@@ -65,12 +65,14 @@ class Unseen:
     """What the layer of a page has and the page does not show.
 
     `hidden` are words that cannot be seen, each with its reason. `undrawn` are words whose font draws nothing, and
-    which the layer has all the same. `redactions` are boxes that are marked to be blacked out, and are not.
+    which the layer has all the same. `lying` are words whose font names other characters than it draws. `redactions`
+    are boxes that are marked to be blacked out, and are not.
     """
 
     hidden: TextLayer = NO_LAYER
     reasons: tuple[Reason, ...] = ()
     undrawn: TextLayer = NO_LAYER
+    lying: TextLayer = NO_LAYER
     redactions: tuple[Box, ...] = ()
 
     def add_hidden(self, words: TextLayer, reason: Reason) -> Unseen:
@@ -79,12 +81,13 @@ class Unseen:
 
 
 class Style(NamedTuple):
-    """How a word is written: type size in points, colour as 0xRRGGBB, opacity of 255, bits of MuPDF's flags."""
+    """How a word is written: type size in points, colour as 0xRRGGBB, opacity of 255, MuPDF's flags, and its font."""
 
     size: float
     colour: int
     opacity: int
     flags: int
+    font: str = ""
 
     @property
     def is_drawn(self) -> bool:
@@ -128,7 +131,7 @@ def find_styles(blocks: Sequence[Any], words: Sequence[Any]) -> list[Style]:
 def _iterate_styles(line: Any) -> Iterator[Style]:
     """Yield the style of each character of a line that is part of a word."""
     for span in line["spans"]:
-        style = Style(span["size"], span["color"], span["alpha"], span["char_flags"])
+        style = Style(span["size"], span["color"], span["alpha"], span["char_flags"], span["font"])
         yield from (style for c in span["text"] if not (c <= " " or c == "\u00a0" or "\u202a" <= c <= "\u202e"))
 
 

@@ -20,11 +20,12 @@ import numpy.typing as npt
 import structlog
 from pydantic import Field
 
-from twopass.document import BOX_DECIMALS, Box, Finding, Link, Page, PageAudit, PageImage, Problem, State, Word
+from twopass.document import BOX_DECIMALS, Box, Finding, Link, Page, PageAudit, PageImage, Problem, Rect, State, Word
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import damage, hidden_words, image_bands, optional_content, orientation, text_layer
+from twopass.pages import damage, hidden_words, image_bands, lying_fonts, optional_content, orientation, text_layer
 from twopass.pages.damage import Fault
-from twopass.pages.hidden_words import Drawing, Reason, Unseen
+from twopass.pages.hidden_words import Drawing, Reason, Style, Unseen
+from twopass.pages.lying_fonts import FontWord, full_font_names
 from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import (
     ANNOTATIONS,
@@ -53,6 +54,7 @@ from twopass.pages.source_files import (
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.runtime.cpu_budget import StepTimeout, limit_cpu_time, limit_share, limit_step
 from twopass.runtime.page_pool import PagePool
+from twopass.text.symbol_fonts import is_symbol_font
 
 _INK_BLOCK = 4  # pixels: ink is measured in averages of 4 × 4, which drop a scanner's specks and keep a page number
 _TURN_SHARE = 0.6  # of the characters must run in one direction to turn a page
@@ -242,7 +244,8 @@ def draw_bare_pdf(request: DrawRequest) -> DrawResult:
 def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     check_images(page)
     rotation_in, text = page.rotation, get_text_page(page)
-    blocks = text.extractDICT()["blocks"]
+    with full_font_names():
+        blocks = text.extractDICT()["blocks"]
     turn = detect_text_turn(page, blocks)
     page.set_rotation((rotation_in + (turn or 0)) % 360)
     began = time.process_time()
@@ -265,8 +268,10 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     is_seen, unseen = hidden_words.look(page, drawing, layer, styles)
     if optional_content.has_layers(page.parent):
         unseen = unseen.add_hidden(_find_switched_off(page, request.pointer, layer), Reason.LAYER_OFF)
-    places = [word[5:7] for word, seen in zip(words, is_seen, strict=True) if seen]
-    layer = layer.pick(is_seen)
+    is_true = is_seen & ~_find_lying(layer, styles, drawing)
+    places = [word[5:7] for word, is_used in zip(words, is_true, strict=True) if is_used]
+    unseen = replace(unseen, lying=layer.pick(is_seen & ~is_true), redactions=_find_redactions(page))
+    layer = layer.pick(is_true)
     return DrawResult(
         width,
         height,
@@ -277,7 +282,7 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
         words=layer,
         draft=text_layer.write_draft(layer, places) if request.with_draft else "",
         faults=faults,
-        unseen=replace(unseen, redactions=_find_redactions(page)),
+        unseen=unseen,
     )
 
 
@@ -291,6 +296,19 @@ def _find_switched_off(page: Any, pointer: PagePointer, layer: TextLayer) -> Tex
             new.append(word)
         known[word] -= 1
     return TextLayer.of(new)
+
+
+def _find_lying(layer: TextLayer, styles: Sequence[Style], drawing: Drawing) -> npt.NDArray[np.bool_]:
+    """Which words are in fonts that name other characters than they draw; a scan's invisible words are not judged."""
+    height, width = drawing.array.shape[:2]
+    boxes = [Rect(*box) for box in (layer.corners * (width, height, width, height)).tolist()]
+    words = [
+        FontWord(text, box, style.font, box.width / (drawing.zoom * style.size))
+        for text, box, style in zip(layer.texts, boxes, styles, strict=False)
+        if style.is_drawn and style.size > 0 and box.width >= box.height and not is_symbol_font(style.font)
+    ]
+    lying = lying_fonts.examine(words, drawing.array).lying
+    return np.array([style.font in lying for style in styles] or [False] * len(layer), bool)
 
 
 def _find_redactions(page: Any) -> tuple[Box, ...]:

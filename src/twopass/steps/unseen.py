@@ -31,6 +31,8 @@ def add(page: Checkpoint, unseen: Unseen, layer: TextLayer) -> Checkpoint:
         for element, (reason, words) in zip(elements, hidden, strict=True)
     ]
     findings += [_report_redaction(box, layer) for box in unseen.redactions]
+    if unseen.lying:  # without the words, which are wrong
+        findings.append(Finding(kind=FindingKind.FONT_WRONG, count=len(unseen.lying)))
     return page.model_copy(update={"elements": (*page.elements, *elements)}).with_findings(findings)
 
 

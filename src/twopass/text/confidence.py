@@ -198,7 +198,9 @@ def _is_plausible(word: str, followers: Mapping[str, frozenset[str]]) -> bool:
 UNCERTAIN_BELOW = 0.85  # score: more than one word in seven is probably wrong
 _UNREADABLE_BELOW = 0.4  # score of a layer's words, apart from their structure
 _LONG_TEXT = 3000  # characters of one element: a page's text in one piece, whose columns are probably mixed
-_VISIBLE_LAYER = 0.98  # not compared with the pixels; 0.995 of the words were right
+_VISIBLE_LAYER = 0.89  # not compared with the pixels; 0.995 of the words of files of all kinds were right
+_COMPARED_LAYER = 0.98  # some words of its fonts were read from the pixels, and are right
+_LYING_LAYER = 0.2  # of fonts that name wrong characters
 _HIDDEN_LAYER = 0.6  # the same; OCR by other programs, of any quality
 _UNKNOWN_LAYER = 0.85  # it may be visible or hidden; between the two above, not measured
 _UNDRAWN = 0.5  # nothing can be compared with it; limit of the score
@@ -236,13 +238,16 @@ _BY_RECOGNISER = (
 class Evidence:
     """What is known about an element's text.
 
-    `agreement` is that of layer and pixels, `recogniser` the mean score of OCR; None where there is none.
+    `agreement` is that of layer and pixels, `recogniser` the mean score of OCR; None where there is none. `is_compared`
+    means that words in its fonts were read from the pixels, `lies` that one of its fonts names wrong characters.
     """
 
     length: int
     agreement: float | None = None
     recogniser: float | None = None
     is_hidden: bool = False
+    is_compared: bool = False
+    lies: bool = False
     is_flat_formula: bool = False
 
 
@@ -277,10 +282,14 @@ def judge_undrawn(confidence: Confidence | None) -> Confidence:
 def _judge_words(evidence: Evidence) -> tuple[float, ConfidenceMethod]:
     if evidence.recogniser is not None:
         return interpolate(_BY_RECOGNISER, evidence.recogniser), ConfidenceMethod.OCR
+    if evidence.lies:
+        return _LYING_LAYER, ConfidenceMethod.CHECKED_LAYER
     if evidence.agreement is not None:
         return interpolate(_BY_AGREEMENT, evidence.agreement), ConfidenceMethod.CHECKED_LAYER
     if evidence.is_hidden:
         return _HIDDEN_LAYER, ConfidenceMethod.HIDDEN_LAYER
+    if evidence.is_compared:
+        return _COMPARED_LAYER, ConfidenceMethod.CHECKED_LAYER
     return _VISIBLE_LAYER, ConfidenceMethod.TEXT_LAYER
 
 

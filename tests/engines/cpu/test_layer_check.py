@@ -265,7 +265,10 @@ def test_words_on_a_blank_page_stay(page: list[tuple[str, float, str]]) -> None:
     """Where OCR reads nothing, every word stays, whatever its characters and wherever it stands."""
     words = [make_word(*word) for word in page]
 
-    assert layer_check.repair_fonts(words, np.full((100, 200, 3), 255, np.uint8), 1.0) == tuple(words)
+    blank = np.full((100, 200, 3), 255, np.uint8)
+
+    found = layer_check.examine_fonts(words, blank, 1.0)
+    assert layer_check.repair_fonts(words, found, blank, 1.0) == tuple(words)
 
 
 @pytest.mark.parametrize(("sound", "is_read"), [("источник", False), ("source", True)])
@@ -280,6 +283,7 @@ def test_other_scripts_are_not_read_as_latin(sound: str, is_read: bool) -> None:
     words = [make_word(sound, 0, "A") for _ in range(20)]
     words.append(StyledWord(box, "\ue001" * 20, 1, size=14, font="B"))
 
-    repaired = layer_check.repair_fonts(words, array, 2.0)
+    found = layer_check.examine_fonts(words, array, 2.0)
+    repaired = layer_check.repair_fonts(words, found, array, 2.0)
 
     assert (repaired != tuple(words)) is is_read

@@ -15,6 +15,7 @@ from twopass.engines.cpu.content import PageContent, Region, StyledWord
 from twopass.engines.cpu.tables.cells import GridCell, build_cells
 
 GRAMMAR_VERSION = 3
+MIN_COMPARED = 0.8  # of a line's characters, in fonts that were compared with the pixels
 MAX_BLANKS = 80  # between two words of code
 
 
@@ -31,6 +32,7 @@ def to_json(content: PageContent) -> str:
         **({"tesseract": content.tesseract} if content.tesseract else {}),
         **({"lacks_lines": True} if content.lacks_lines else {}),
         **({"lacks_annotations": True} if content.lacks_annotations else {}),
+        **({"lying_fonts": True} if content.fonts.lying else {}),
         "boxes": [_region_to_json(region, content) for region in content.regions],
     }
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
@@ -43,7 +45,7 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
         if bidi.is_rtl(region.words):
             cells = _mirror_cells(cells, cols)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
-        box |= _score_of_pixels(region.words)
+        box |= _score_of_pixels(region.words) | _describe_fonts(region.words, content)
         return box
     if region.words:
         group = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
@@ -76,7 +78,7 @@ def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str
         line["mono"] = True
     if content.via == "text_layer" and (runs := _place_runs(line["text"], words)):
         line["runs"] = runs
-    line |= _score_of_pixels(words)
+    line |= _score_of_pixels(words) | _describe_fonts(words, content)
     if content.via == "ocr":
         line["score"] = round(statistics.mean(word.score for word in words), 4)
     return line
@@ -89,6 +91,17 @@ def _score_of_pixels(words: Sequence[StyledWord]) -> dict[str, Any]:
         return {}
     score = {"from_pixels": round(statistics.mean(word.score for word in found), 4)}
     return score if all(word.font for word in found) else {**score, "in_image": True}
+
+
+def _describe_fonts(words: Sequence[StyledWord], content: PageContent) -> dict[str, Any]:
+    """Whether nearly all words are in fonts that were compared with the pixels, or some are in one that lies."""
+    own = [word for word in words if not word.from_pixels]
+    if content.via != "text_layer" or not own:
+        return {}
+    if any(word.font in content.fonts.lying for word in own):
+        return {"lies": True}
+    compared = sum(len(word.text) for word in own if word.font in content.fonts.honest)
+    return {"compared": True} if compared >= MIN_COMPARED * sum(len(word.text) for word in own) else {}
 
 
 def _join_mono_words(words: Sequence[StyledWord]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from twopass.document import Rect
+from twopass.pages.lying_fonts import Fonts
 from twopass.text import superscripts
 
 
@@ -98,7 +99,8 @@ class PageContent:
     """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise.
 
     `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell. `tesseract`
-    is the language in which Tesseract read lines. `lacks_lines` means that OCR left out lines of text.
+    is the language in which Tesseract read lines. `lacks_lines` means that OCR left out lines of text. `fonts` are
+    those of the layer that lie, and those that do not.
     """
 
     width: float
@@ -113,3 +115,4 @@ class PageContent:
     agreement: float | None = None
     tesseract: str | None = None
     lacks_lines: bool = False
+    fonts: Fonts = Fonts()

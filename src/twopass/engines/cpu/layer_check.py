@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -15,7 +16,8 @@ from itertools import chain, groupby
 
 from twopass.document import Rect, enclose
 from twopass.engines.cpu.content import StyledWord
-from twopass.pages import ocr
+from twopass.pages import lying_fonts, ocr
+from twopass.pages.lying_fonts import Fonts, FontWord
 from twopass.pages.strips import Array
 from twopass.text import prose, symbol_fonts
 from twopass.text.confidence import measure_plausibility
@@ -105,13 +107,11 @@ def _cut_box(box: Rect, array: Array, scale: float) -> Array:
 
 # ---- broken fonts ----
 
-MIN_CHARACTERS = 10  # of a font, to judge it: a few signs in a font of their own are no words
+MIN_CHARACTERS = 10  # of a font, to call it garbage: a few signs in a font of their own are no words
 MIN_WORD_LENGTH = 2.0  # letters, on average: fonts of formulas have single signs
-MAX_BROKEN_SHARE = 0.5  # of the page's characters: with more, the whole page is read by OCR
-SUSPICIOUS_FONT = 0.76  # plausibility below which a font is compared with the pixels
-MIN_JUDGED = 10  # words of a font, to call it implausible
-SAMPLES, SAMPLE_LENGTH = 4, 12.0  # pieces that are read to find whether a font is broken; length in heights: 0.1 s
-MAX_AGREEMENT = 0.7  # of these pieces with the pixels, for a broken font: right ones have 0.9 and more
+MAX_BROKEN_SHARE = 0.5  # of the page's characters: with more, the whole page is read by OCR,
+MAX_SHORT_PAGE = 40  # unless it has so few pieces: their places are known better from the layer
+MAX_GAP = 1.0  # of a word's height, between words that are read together: cells of a table are not
 MAX_PIECES = 120  # that are read on one page; each takes 0.04 s and more
 
 MIN_KNOWN, MAX_UNNAMED = 2, 4  # letters and digits of a word with unnamed characters, and how many of these
@@ -122,20 +122,51 @@ _ALIKE = str.maketrans(dict.fromkeys("‐‑‒–—−", "-") | dict.fromkeys(
 _Piece = list[int]  # indices of neighbouring words of one line
 
 
-def repair_fonts(words: Sequence[StyledWord], array: Array, scale: float) -> tuple[StyledWord, ...]:
-    """The words, with those of broken fonts replaced by what OCR reads in their place.
+def examine_fonts(words: Sequence[StyledWord], array: Array, scale: float) -> Fonts:
+    """Which fonts of the words lie, and which were compared with the pixels; `scale` is pixels per point."""
+    upright = [word for word in words if word.upright and not symbol_fonts.is_symbol_font(word.font)]
+    found = lying_fonts.examine([_to_font_word(word, scale) for word in upright], array, compare_all=True)
+    return replace(found, lying=found.lying | _find_garbage(upright))
+
+
+def _to_font_word(word: StyledWord, scale: float) -> FontWord:
+    box = Rect(*(value * scale for value in word.box))
+    return FontWord(word.text, box, word.font, word.box.width / max(word.size, 1.0))
+
+
+def _find_garbage(words: Sequence[StyledWord]) -> frozenset[str]:
+    """The fonts whose characters mostly have no name."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for word in words:
+        texts[word.font].append(word.text)
+    lengths = {font: sum(map(len, own)) for font, own in texts.items()}
+    return frozenset(
+        font
+        for font, own in texts.items()
+        if lengths[font] >= max(MIN_CHARACTERS, MIN_WORD_LENGTH * len(own)) and prose.is_garbage(" ".join(own))
+    )
+
+
+def is_for_ocr(words: Sequence[StyledWord], fonts: Fonts) -> bool:
+    """Whether so much of a page is in lying fonts that all of it is read by OCR, and not piece by piece."""
+    own = sum(len(word.text) for word in words if word.font in fonts.lying)
+    has_most = own > MAX_BROKEN_SHARE * sum(len(word.text) for word in words)
+    return has_most and len(_split_pieces(words, fonts.lying)) > MAX_SHORT_PAGE
+
+
+def repair_fonts(words: Sequence[StyledWord], fonts: Fonts, array: Array, scale: float) -> tuple[StyledWord, ...]:
+    """The words, with those of lying fonts replaced by what OCR reads in their place.
 
     A word that OCR cannot read stays as it is. `scale` is pixels per point.
     """
-    names = _find_suspects(words)
     unnamed = _find_unnamed(words)
-    sound = "".join(word.text for word in words if word.font not in names)
-    # The words of broken fonts are probably in the script of the others, which the recogniser must know.
-    if not (names or unnamed) or not is_readable(sound):
+    sound = "".join(word.text for word in words if word.font not in fonts.lying)
+    # The words of lying fonts are probably in the script of the others, which the recogniser must know.
+    if not (fonts.lying or unnamed) or not is_readable(sound):
         return tuple(words)
-    broken = {name for name, is_certain in names.items() if is_certain or _disagrees(words, name, array, scale)}
-    named = list(_name_characters(words, [index for index in unnamed if words[index].font not in broken], array, scale))
-    pieces = _split_pieces(named, broken)[:MAX_PIECES]
+    indices = [index for index in unnamed if words[index].font not in fonts.lying]
+    named = list(_name_characters(words, indices, array, scale))
+    pieces = _split_pieces(named, fonts.lying)[:MAX_PIECES]
     return _replace(named, pieces, _read(named, pieces, array, scale))
 
 
@@ -183,31 +214,7 @@ def fill_in(text: str, reading: str) -> str | None:
     return "".join(parts)
 
 
-def _find_suspects(words: Sequence[StyledWord]) -> dict[str, bool]:
-    """The fonts that may be broken, and whether that is certain; none if they have most of the page."""
-    suspects = {}
-    suspected = 0
-    for name in sorted({word.font for word in words}):
-        own = [word.text for word in words if word.font == name]
-        length = sum(map(len, own))
-        if length < max(MIN_CHARACTERS, MIN_WORD_LENGTH * len(own)) or symbol_fonts.is_symbol_font(name):
-            continue
-        text = " ".join(own)
-        plausibility, judged = measure_plausibility(text)
-        is_certain = prose.is_garbage(text)
-        if is_certain or (judged >= MIN_JUDGED and plausibility < SUSPICIOUS_FONT):
-            suspects[name] = is_certain
-            suspected += length
-    return suspects if suspected <= MAX_BROKEN_SHARE * sum(len(word.text) for word in words) else {}
-
-
-def _choose_samples(words: Sequence[StyledWord], font: str) -> list[_Piece]:
-    """The pieces with most letters, which say most."""
-    pieces = _split_pieces(words, {font}, SAMPLE_LENGTH)
-    return sorted(pieces, key=lambda piece: -sum(len(words[index].text) for index in piece))[:SAMPLES]
-
-
-def _split_pieces(words: Sequence[StyledWord], fonts: set[str], length: float = MAX_LENGTH) -> list[_Piece]:
+def _split_pieces(words: Sequence[StyledWord], fonts: frozenset[str]) -> list[_Piece]:
     """Neighbouring upright words of these fonts in one line, each piece no longer than the recogniser reads well."""
     pieces: list[_Piece] = []
     indices = [index for index, word in enumerate(words) if word.font in fonts and word.upright]
@@ -215,7 +222,8 @@ def _split_pieces(words: Sequence[StyledWord], fonts: set[str], length: float = 
         word = words[index]
         last = pieces[-1] if pieces else []
         is_next = bool(last) and last[-1] == index - 1 and words[last[-1]].line == word.line
-        if is_next and word.box.x1 - words[last[0]].box.x0 <= length * word.box.height:
+        is_near = is_next and word.box.x0 - words[last[-1]].box.x1 <= MAX_GAP * word.box.height
+        if is_near and word.box.x1 - words[last[0]].box.x0 <= MAX_LENGTH * word.box.height:
             last.append(index)
         else:
             pieces.append([index])
@@ -227,24 +235,6 @@ def _read(words: Sequence[StyledWord], pieces: Sequence[_Piece], array: Array, s
     strips = [_cut_box(enclose([words[index].box for index in piece]), array, scale) for piece in pieces]
     readings = iter(ocr.recognise([strip for strip in strips if strip.size]))
     return [next(readings) if strip.size else ("", 0.0) for strip in strips]
-
-
-def _disagrees(words: Sequence[StyledWord], font: str, array: Array, scale: float) -> bool:
-    """Whether the recogniser surely reads other letters than the font names."""
-    pieces = _choose_samples(words, font)
-    readings = _read(words, pieces, array, scale)
-    pairs = [
-        (_fold(" ".join(words[index].text for index in piece)), _fold(text))
-        for piece, (text, score) in zip(pieces, readings, strict=True)
-        if score >= MIN_SCORE
-    ]
-    total = sum(len(ours) for ours, _ in pairs)
-    alike = sum(len(ours) * SequenceMatcher(None, ours, theirs, False).ratio() for ours, theirs in pairs)
-    return total >= MIN_CHARACTERS and alike < MAX_AGREEMENT * total
-
-
-def _fold(text: str) -> str:
-    return "".join(prose.split_words(text))
 
 
 def _replace(

@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from twopass.document import Rect, enclose
 from twopass.engines.cpu import bidi, widgets
 from twopass.engines.cpu.content import StyledRun, StyledWord
 from twopass.pages import source_files
+from twopass.pages.lying_fonts import full_font_names
 from twopass.pages.text_layer import TextLayer
 from twopass.text import direction, symbol_fonts
 from twopass.text.prose import is_garbage
@@ -349,7 +349,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
         | pymupdf.TEXT_MEDIABOX_CLIP
     )
     textpage = page.get_textpage(flags=flags)
-    with _full_font_names():
+    with full_font_names():
         blocks = textpage.extractDICT()["blocks"]
     raw_words = textpage.extractWORDS()
     text_blocks = [block for block in blocks if block["type"] == 0]
@@ -372,18 +372,6 @@ def _replace_soft_hyphens(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ..
     if not any(_INNER_SOFT_HYPHEN.search(word.text) for word in words):
         return words
     return tuple(replace(word, text=word.text.replace("\u00ad", "-")) for word in words)
-
-
-@contextmanager
-def _full_font_names() -> Iterator[None]:
-    """Keep the prefixes of subset fonts: two subsets of one font may map to characters differently."""
-    import pymupdf
-
-    pymupdf.TOOLS.set_subset_fontnames(True)
-    try:
-        yield
-    finally:
-        pymupdf.TOOLS.set_subset_fontnames(False)
 
 
 def _place_words(raw_words: Sequence[Any], blocks: Sequence[Any], textpage: Any) -> _Placed:

@@ -30,6 +30,7 @@ from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import drop_letters, find_rules, find_scanned_rules, find_shades, split_words
 from twopass.errors import SourceError
 from twopass.pages import ocr, source_files
+from twopass.pages.lying_fonts import Fonts
 from twopass.pages.ocr import ReadLines
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.scripts import Tesseract
@@ -96,15 +97,18 @@ def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines
     """
     blocks, layer, is_scan = layer_words.extract(page)
     layer = layer.without(hidden, Rect(*page.rect))
-    if not layer.hidden:
-        words = layer_check.repair_fonts(layer.words, pixels.array(), pixels.width / page.rect.width)
-        layer = replace(layer, words=words)
     is_usable = bool(layer.words) and not layer.is_garbage
+    fonts = Fonts()
+    if is_usable and not layer.hidden:
+        scale = pixels.width / page.rect.width
+        fonts = layer_check.examine_fonts(layer.words, pixels.array(), scale)
+        is_usable = not layer_check.is_for_ocr(layer.words, fonts)
+        layer = replace(layer, words=layer_check.repair_fonts(layer.words, fonts, pixels.array(), scale))
     if is_usable and not layer.hidden:
         agreement = _measure_agreement(page, layer, pixels) if layer_check.is_suspicious(layer.words) else None
         if agreement is None or agreement >= MIN_AGREEMENT:
             content = _read_visible_layer(page, blocks, layer.words, is_scan, pixels, read, use_model)
-            return replace(content, agreement=agreement)
+            return replace(content, agreement=agreement, fonts=fonts)
         is_usable = False
     elif is_usable and layer.lines > DENSE_HIDDEN_LINES:
         return _read_hidden_layer(page, blocks, layer, pixels, use_model)
@@ -112,7 +116,8 @@ def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines
     scan = _read_lines(page, array, ocr.detect_lines(array), read)
     if is_usable and sum(len(line.text.split()) for line in scan.lines) < MIN_OCR_SHARE * len(layer.words):
         return _read_hidden_layer(page, blocks, layer, pixels, use_model)
-    return _lay_out_scan(array, scan, (), page.rect.width, page.rect.height, use_model)
+    content = _lay_out_scan(array, scan, (), page.rect.width, page.rect.height, use_model)
+    return replace(content, fonts=fonts)
 
 
 def _read_visible_layer(

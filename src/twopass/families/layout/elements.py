@@ -120,7 +120,7 @@ def _build_element(region: LayoutRegion, layout: PageLayout, page: int, role: Ro
             *layout.flags,
             *((Flag.ORPHAN,) if region.label == "orphan" else ()),
             *((Flag.IN_MARGIN,) if is_furniture else ()),
-            *((Flag.BROKEN_FONT,) if region.has_broken_font else ()),
+            *((Flag.BROKEN_FONT,) if region.has_broken_font or (layout.lying_fonts and layout.via == "ocr") else ()),
             *((Flag.IMAGE_TEXT,) if region.shows_image_text else ()),
             *doubts,
         ),
@@ -172,6 +172,8 @@ def _weigh_evidence(region: LayoutRegion, kind: Kind, text: str, layout: PageLay
         agreement=None if is_ocr or region.pixel_score is not None else layout.agreement,
         recogniser=(statistics.mean(scores) if scores else layout.score) if is_ocr else region.pixel_score,
         is_hidden=layout.via == "hidden_layer",
+        is_compared=region.is_compared,
+        lies=region.has_lies,
         is_flat_formula=kind is Kind.FORMULA and not region.latex,
     )
 

@@ -7,6 +7,7 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
      "agreement": 0..1 | null,     of the layer with sampled lines of the pixels; null if it was not compared
      "dense": false,               too many lines or shapes for the layout model, which was skipped
      "lacks_annotations": true,    only if annotations and form fields were left out, because they are damaged
+     "lying_fonts": true,          only if fonts of the layer name wrong characters
      "unreadable_script": false,   much of a scan is in a script that no OCR model here knows
      "tesseract": str?,            the language in which Tesseract read lines of other scripts
      "lacks_lines": true,          only if lines of text were left out, because no OCR model here is sure of them
@@ -19,8 +20,10 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
                                                      super- and subscript); only with the text layer
                    "from_pixels"?: 0..1,             score of words that OCR read on a page with a text layer: their
                                                      font is broken,
-                   "in_image"?: true}],              or an image shows them
-        "from_pixels"?, "in_image"?: the same of a table
+                   "in_image"?: true,                or an image shows them
+                   "compared"?: true,                its fonts were compared with the pixels, and are right
+                   "lies"?: true}],                  one of its fonts names wrong characters, which OCR could not read
+        "from_pixels"?, "in_image"?, "compared"?, "lies"?: the same of a table
         "latex": str?,             of a formula whose geometry is clear
         "table": {"rows", "cols", "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
 """
@@ -51,6 +54,8 @@ class LayoutLine(Value, extra="ignore"):
     runs: tuple[tuple[int, int, str], ...] = ()
     from_pixels: float | None = None
     in_image: bool = False
+    compared: bool = False
+    lies: bool = False
 
 
 class RegionTable(Value, extra="ignore"):
@@ -67,6 +72,18 @@ class LayoutRegion(Value, extra="ignore"):
     latex: str | None = None
     from_pixels: float | None = None
     in_image: bool = False
+    compared: bool = False
+    lies: bool = False
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the fonts of all its text were compared with the pixels."""
+        return self.compared or (bool(self.lines) and all(line.compared for line in self.lines))
+
+    @property
+    def has_lies(self) -> bool:
+        """Whether some of its text has wrong characters."""
+        return self.lies or any(line.lies for line in self.lines)
 
     @property
     def text(self) -> str:
@@ -111,6 +128,7 @@ class PageLayout(Value, extra="ignore"):
     agreement: float | None = None
     dense: bool = False
     lacks_annotations: bool = False
+    lying_fonts: bool = False
     unreadable_script: bool = False
     lacks_lines: bool = False
     boxes: tuple[LayoutRegion, ...] = ()

@@ -1,0 +1,203 @@
+"""Find fonts that map letters to wrong characters: a few words of a font are read from the pixels and compared.
+
+Cheap signs name the fonts that are doubtful: characters without a meaning, words that no language has, and letters
+whose widths are not those of the characters. The recogniser decides, about digits apart: all have one width.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from twopass.document import Rect
+from twopass.pages import ocr
+from twopass.pages.strips import Array
+from twopass.text import prose
+from twopass.text.confidence import measure_plausibility
+
+MIN_SENSELESS = 0.02  # of a font's characters: control and private characters, and those without a name
+MIN_PLAUSIBLE, MIN_JUDGED = 0.75, 3  # share of a font's words that a language may have, and words needed to say so
+MAX_DEVIATION, MIN_WORDS = (
+    0.05,
+    4,
+)  # of word widths from a standard font's, as logarithms; honest fonts: 0.009, 90 % 0.05
+MIN_SHARE, MAX_FONTS = 0.05, 4  # of the page's characters in a font that is compared, and such fonts
+MIN_LETTERS, MIN_DIGITS, MIN_READ = 5, 6, 3  # letters or digits of a sample, and of what is read of it
+MAX_LETTERS = 12  # of a sampled word, if there are any
+MAX_ASPECT = 6.6  # width of a sample over its height: the recogniser takes as long for all that are shorter
+SAMPLES = 2  # of a doubtful font
+MIN_SCORE = 0.85  # of the recogniser
+MIN_HEIGHT = 8.0  # pixels of a word that can be read
+HONEST, LYING = 0.75, 0.65  # share of letters on which a font and its pixels agree
+MAX_WRONG_DIGITS = 0.5
+_MARGIN, _GAP, _HEIGHT = 0.12, 0.4, 40  # of a word's height, around it and between two; pixels of a sample
+
+
+class Verdict(Enum):
+    """What the pixels say about a font."""
+
+    HONEST = "honest"
+    LYING = "lying"
+    UNKNOWN = "unknown"
+
+
+class FontWord(NamedTuple):
+    """An upright word with its box in pixels, its font, and its width in type sizes."""
+
+    text: str
+    box: Rect
+    font: str
+    width: float
+
+
+@dataclass(frozen=True)
+class Fonts:
+    """The fonts of a page by what the pixels say about them; others were not compared."""
+
+    lying: frozenset[str] = frozenset()
+    honest: frozenset[str] = frozenset()
+
+
+@contextmanager
+def full_font_names() -> Iterator[None]:
+    """Keep the prefixes of subset fonts: two subsets of one font may map to characters differently."""
+    import pymupdf
+
+    pymupdf.TOOLS.set_subset_fontnames(True)
+    try:
+        yield
+    finally:
+        pymupdf.TOOLS.set_subset_fontnames(False)
+
+
+def examine(words: Sequence[FontWord], array: Array, compare_all: bool = False) -> Fonts:
+    """Compare the doubtful fonts of a page with its pixels; with `compare_all`, also those of most of its text."""
+    by_font: dict[str, list[FontWord]] = defaultdict(list)
+    for word in words:
+        by_font[word.font].append(word)
+    doubtful = {font for font, own in by_font.items() if _is_doubtful(own)}
+    chosen = doubtful | (_find_common(by_font) if compare_all else set())
+    samples = [(font, sample) for font in sorted(chosen) for sample in _sample(by_font[font], font in doubtful)]
+    readings = ocr.recognise([_draw(sample, array) for _, sample in samples]) if samples else []
+    found: dict[str, list[Verdict]] = defaultdict(list)
+    for (font, sample), (text, score) in zip(samples, readings, strict=True):
+        found[font].append(_judge("".join(word.text for word in sample), text if score >= MIN_SCORE else ""))
+    lying = {font for font, verdicts in found.items() if Verdict.LYING in verdicts}
+    honest = {font for font, verdicts in found.items() if Verdict.HONEST in verdicts} - lying
+    return Fonts(frozenset(lying), frozenset(honest))
+
+
+def _find_common(by_font: dict[str, list[FontWord]]) -> set[str]:
+    lengths = {font: sum(len(word.text) for word in own) for font, own in by_font.items()}
+    common = sorted(lengths, key=lambda font: -lengths[font])[:MAX_FONTS]
+    return {font for font in common if lengths[font] >= MIN_SHARE * sum(lengths.values())}
+
+
+# ---- signs that cost little ----
+
+
+def _is_doubtful(words: Sequence[FontWord]) -> bool:
+    text = " ".join(word.text for word in words)
+    if sum(map(prose.is_senseless, text)) > MIN_SENSELESS * len(text):
+        return True
+    plausibility, judged = measure_plausibility(text)
+    return (judged >= MIN_JUDGED and plausibility < MIN_PLAUSIBLE) or _measure_deviation(words) > MAX_DEVIATION
+
+
+def _measure_deviation(words: Sequence[FontWord]) -> float:
+    """How much the widths of words differ from those of their characters in Helvetica or Times, in the middle."""
+    deviations = []
+    for font in _open_standard_fonts():
+        expected = [(word.width, font.text_length(word.text, 1)) for word in words if len(word.text) >= MIN_READ]
+        ratios = np.log([own / other for own, other in expected if own > 0 and other > 0])
+        if len(ratios) >= MIN_WORDS:
+            deviations.append(float(np.median(np.abs(ratios - np.median(ratios)))))
+    return min(deviations, default=0.0)
+
+
+def _open_standard_fonts() -> Iterator[Any]:
+    import pymupdf
+
+    yield from (pymupdf.Font(name) for name in ("helv", "tiro"))
+
+
+# ---- pixels ----
+
+
+def _sample(words: Sequence[FontWord], is_doubtful: bool) -> Iterator[list[FontWord]]:
+    """Words of a font to read: those with most letters, and those with most digits, as many as make one short line."""
+    letters = [word for word in words if _count_letters(word.text) >= MIN_READ]
+    digits = [word for word in words if _count_digits(word.text) >= MIN_READ and not _count_letters(word.text)]
+    rows = [*_fill(letters, _count_letters, SAMPLES if is_doubtful else 1), *_fill(digits, _count_digits, 1)]
+    yield from (row for row in rows if row)
+
+
+def _fill(words: Sequence[FontWord], count: Any, rows: int) -> Iterator[list[FontWord]]:
+    """Yield rows of different words, those with most characters of one kind first."""
+    distinct = {word.text: word for word in words if word.box.height >= MIN_HEIGHT}
+    left = sorted(distinct.values(), key=lambda word: (len(word.text) > MAX_LETTERS, -count(word.text), word.text))
+    for _ in range(rows):
+        row: list[FontWord] = []
+        for word in left:
+            if not row or sum(_measure_aspect(one) for one in (*row, word)) <= MAX_ASPECT:
+                row.append(word)
+        left = [word for word in left if word not in row]
+        yield row
+
+
+def _measure_aspect(word: FontWord) -> float:
+    return word.box.width / word.box.height + _GAP
+
+
+def _draw(words: Iterable[FontWord], array: Array) -> Array:
+    """The pixels of the words side by side."""
+    parts: list[Array] = []
+    for word in words:
+        x0, y0, x1, y1 = (max(round(value), 0) for value in word.box.grow(_MARGIN * word.box.height))
+        part = array[y0:y1, x0:x1]
+        if part.size:
+            part = _resize(part, _HEIGHT)
+            background = np.median(part.reshape(-1, 3), axis=0).astype(np.uint8)
+            parts += [part, np.tile(background, (_HEIGHT, round(_GAP * _HEIGHT), 1))]
+    return np.concatenate(parts, axis=1) if parts else np.full((_HEIGHT, _HEIGHT, 3), 255, np.uint8)
+
+
+def _resize(part: Array, height: int) -> Array:
+    import cv2
+
+    width = max(round(part.shape[1] * height / part.shape[0]), 1)
+    return np.asarray(cv2.resize(part, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _judge(own: str, read: str) -> Verdict:
+    """Whether a sample reads as its font says."""
+    if _count_letters(own):
+        own, read = _fold(own), _fold(read)
+        if len(own) < MIN_LETTERS or len(read) < MIN_READ:
+            return Verdict.UNKNOWN
+        share = SequenceMatcher(None, own, read, False).ratio()
+        return Verdict.HONEST if share >= HONEST else Verdict.LYING if share < LYING else Verdict.UNKNOWN
+    own, read = ("".join(filter(str.isdecimal, text)) for text in (own, read))
+    if len(own) < MIN_DIGITS or len(own) != len(read):
+        return Verdict.UNKNOWN
+    wrong = sum(one != other for one, other in zip(own, read, strict=True))
+    return Verdict.LYING if wrong >= MAX_WRONG_DIGITS * len(own) else Verdict.HONEST
+
+
+def _fold(text: str) -> str:
+    return "".join(prose.split_words(text))
+
+
+def _count_letters(text: str) -> int:
+    return sum(map(str.isalpha, text))
+
+
+def _count_digits(text: str) -> int:
+    return sum(map(str.isdecimal, text))
