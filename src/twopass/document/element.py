@@ -77,6 +77,14 @@ class Source(StrEnum):
     NONE = "none"
 
 
+class TextLink(Value):
+    """Characters [start, end) of a text are a link to the web, or to a mailbox; all of it where both are null."""
+
+    uri: str
+    start: int | None = None
+    end: int | None = None
+
+
 class Cell(Value):
     """One table cell; row and col count from 0."""
 
@@ -86,6 +94,7 @@ class Cell(Value):
     col_span: int = 1
     text: str = ""
     header: bool = False
+    links: tuple[TextLink, ...] = ()
 
 
 class Table(Value):
@@ -196,6 +205,7 @@ class Element(Value):
     boxes: tuple[Box, ...] = ()
     text: str = ""
     markdown: str = ""
+    links: tuple[TextLink, ...] = Field((), description="of the text; those of a table's texts are in its cells")
     md_span: Span | None = None
     level: int | None = Field(None, description="heading level from 1; null on everything else")
     numbering: str | None = None

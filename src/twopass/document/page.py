@@ -119,8 +119,40 @@ class PageImage(Value):
 
 
 class Link(Value):
+    """A link of the PDF to an address, of any scheme; one over several lines is one for each line."""
+
     box: Box
     uri: str
+    text: str | None = Field(None, description="the PDF's own text in the box; null where it has none")
+    before: str = Field("", description="the text in front of it, to tell it from the same words elsewhere")
+
+
+class FieldType(StrEnum):
+    TEXT = "text"
+    CHECKBOX = "checkbox"
+    RADIO = "radio"
+    CHOICE = "choice"
+    SIGNATURE = "signature"
+    BUTTON = "button"
+
+
+class FormField(Value):
+    """One place of a form's field on a page, as the PDF has it; the buttons of a radio group are one each."""
+
+    name: str = Field(description="with the names of the fields that it is a part of, and dots between them")
+    type: FieldType
+    value: str | None = Field(
+        None,
+        description="the text, the chosen options (one a line), what a box or button stands for, or who signed;"
+        " null where it is empty, and for passwords",
+    )
+    checked: bool | None = Field(None, description="of boxes and radio buttons")
+    label: str | None = Field(None, description="what the file calls the field for people")
+    options: tuple[str, ...] = ()
+    box: Box | None = None
+    read_only: bool = False
+    required: bool = False
+    hidden: bool = Field(False, description="not shown on the page, and not part of its text")
 
 
 class Page(Value):
@@ -138,6 +170,7 @@ class Page(Value):
     attempts: tuple[Attempt, ...] = ()
     language: str | None = None
     links: tuple[Link, ...] = ()
+    fields: tuple[FormField, ...] = ()
     audit: PageAudit | None = Field(None, description="null in documents of versions that made none")
 
     @property

@@ -21,7 +21,7 @@ from twopass.document import Document, Element, Kind, Layer, Page, Section, Span
 from twopass.format_options import Chunks, Images
 from twopass.formats import markdown, splitting
 from twopass.formats.writer_input import WriterInput
-from twopass.text import prose, sections
+from twopass.text import links, prose, sections
 
 _UNICODE_LINE_BREAKS = re.compile("[\x85\u2028\u2029]")  # some readers end a line here; JSON does not escape them
 _TABLE_END = "\n</table>"  # the tag that closes a joined table belongs to no element
@@ -268,8 +268,9 @@ def _collect_captions(document: Document) -> dict[str, str]:
 
 
 def _find_links(page: Page | None, elements: Sequence[Element]) -> list[str]:
-    """The URIs of the page's PDF links of which more than half lies on one of the elements."""
+    """The addresses of the page's PDF links that may be clicked and of which more than half lies on an element."""
     if page is None:
         return []
     boxes = [box for element in elements if element.page == page.number for box in element.boxes]
-    return [link.uri for link in page.links if any(link.box.overlap(box) > link.box.area / 2 for box in boxes)]
+    live = (link for link in page.links if links.is_live(link.uri))
+    return [link.uri for link in live if any(link.box.overlap(box) > link.box.area / 2 for box in boxes)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import mimetypes
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from twopass.document import Cell, Document, Element, Figure, Flag, Kind, Page, 
 from twopass.format_options import Markdown
 from twopass.formats import escaping, flow, hidden_text
 from twopass.formats.writer_input import WriterInput
-from twopass.text import list_items, maths, prose
+from twopass.text import links, list_items, maths, prose
 
 if TYPE_CHECKING:
     from docling_core.types.doc.common.reference import ProvenanceItem
@@ -194,7 +195,7 @@ class _Converter:
         if cells and own_text:
             own_text = escaping.make_inert(own_text)
             self._docling.add_text(DocItemLabel.TEXT, own_text, prov=place, parent=table, content_layer=layer)
-        if cells and all(escaping.make_inert(cell.text) == cell.text for cell in cells):
+        if cells and all(escaping.make_inert(cell.text) == cell.text and not cell.links for cell in cells):
             self._holders[element.id] = table.self_ref
         return table
 
@@ -223,6 +224,8 @@ class _Converter:
             "parent": parent,
             "content_layer": self._find_layer(element),
         }
+        if len(chain) == 1 and (uri := _find_hyperlink(element)):
+            fields["hyperlink"] = uri
         item: Any
         if element.kind is Kind.TITLE:
             item = self._docling.add_title(text, **fields)
@@ -293,6 +296,19 @@ class _Converter:
         x0, y0, x1, y1 = box.to_pixels(page_image.width_px, page_image.height_px)
         size = Size(width=x1 - x0, height=y1 - y0)
         return ImageRef(mimetype="image/png", dpi=round(page_image.dpi), size=size, uri=element.image)
+
+
+def _find_hyperlink(element: Element) -> Any:
+    """The address of an element whose whole text is one link; docling has no other links."""
+    from pydantic import AnyUrl
+
+    line = flow.InlineText(element.text, False)
+    shown = flow.locate_links(element, line)
+    if len(shown) != 1 or any(map(str.isalnum, element.text[: shown[0].start] + element.text[shown[0].end :])):
+        return None
+    with suppress(ValueError):  # docling's parser refuses some addresses
+        return AnyUrl(links.encode_address(shown[0].uri))
+    return None
 
 
 def _make_picture_meta(figure: Figure, description: str) -> Any:

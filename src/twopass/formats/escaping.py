@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
 
+from twopass.document import Cell
 from twopass.format_options import Maths
-from twopass.text import markdown_escapes, maths
+from twopass.text import links, markdown_escapes, maths
+from twopass.text.links import ShownLink
 
 # A formula in a model's Markdown may have dollars, too; as in GitHub's reader, no blank is inside of them.
 _STYLED_MATHS = re.compile(
@@ -21,6 +26,7 @@ _LIVE_IN_CELL = re.compile(r"\](?=[(:\[])|(?<=[*_`)\]])\{")
 _LIVE_IN_CODE = re.compile(rf"{_LIVE_IN_CELL.pattern}|[*_`{{]")
 _LINK = re.compile(r"\](?=[(:\[])")
 _INERT_FENCE = re.compile(r"^([^\S\n]*(?:``|~~))(?=[`~])", flags=re.MULTILINE)
+_NAMED = re.compile(r"&(?=#?\w+;)")  # in an address, would be the name of a character
 _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
 # Python-Markdown's, of what is before them.
 _ATTRIBUTES = re.compile(r"(?<=[*_`~)\]>])(?=\{[^{}]*\})|(?=\{[^{}]*\}\s*\Z)")
@@ -117,26 +123,96 @@ def escape_heading_end(line: str) -> str:
 
 def escape_alt_text(text: str, style: Maths = Maths.DOLLAR) -> str:
     """Escape an image's alternative text; its brackets need not be balanced."""
-    escaped = escape_text(text, style, alone=True)
+    return _escape_brackets(escape_text(text, style, alone=True))
+
+
+def _escape_brackets(markdown: str) -> str:
     return re.sub(
-        r"\\[\s\S]|[\[\]]", lambda found: found.group() if found.group()[0] == "\\" else f"\\{found.group()}", escaped
+        r"\\[\s\S]|[\[\]]", lambda found: found.group() if found.group()[0] == "\\" else f"\\{found.group()}", markdown
     )
 
 
-def escape_gfm_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
+def write_link(markdown: str, uri: str, is_image: bool = False) -> str:
+    """A link with this Markdown as its text, which may be an image."""
+    address = _NAMED.sub("&amp;", links.encode_address(uri))
+    return f"[{markdown if is_image else _escape_brackets(markdown)}]({address})"
+
+
+class Insertion(NamedTuple):
+    """Markdown that replaces text[start:end]."""
+
+    start: int
+    end: int
+    markdown: str
+
+
+def make_links(text: str, shown: Iterable[ShownLink], escape: Callable[[str], str]) -> list[Insertion]:
+    return [Insertion(one.start, one.end, write_link(escape(text[one.start : one.end]), one.uri)) for one in shown]
+
+
+def insert(text: str, insertions: Iterable[Insertion], escape: Callable[[str], str]) -> str:
+    """Escape one line of text around the insertions; of those that overlap, the first is used."""
+    written, start = "", 0
+    for begin, end, markdown in sorted(insertions):
+        if begin >= start:
+            before = escape(text[start:begin])
+            written += re.sub(r"!\Z", r"\\!", before) + markdown  # without the backslash, an image
+            if text.startswith(("(", "[", ":", "{"), end):  # it would be a link or a note, or get attributes
+                written += markdown_escapes.escape_character(text[end])
+                end += 1
+            start = end
+    return written + escape(text[start:])
+
+
+def write_line(text: str, shown: Sequence[ShownLink], style: Maths = Maths.DOLLAR) -> str:
+    """Escape one line of text that is all of its block, with its links."""
+    if not shown:
+        return escape_text(text, style, alone=True)
+    escape = partial(escape_text, style=style)
+    return insert(text, make_links(text, shown, escape), escape)
+
+
+def escape_gfm_cell(cell: Cell, style: Maths = Maths.DOLLAR) -> str:
     """Escape the text of a cell of a GFM table."""
-    lines = _split_lines(text)
-    return "<br>".join(escape_text(line, style, alone=len(lines) == 1) for line in lines).replace("|", "\\|")
+    lines = split_lines(cell)
+    if len(lines) == 1:
+        return write_line(*lines[0], style).replace("|", "\\|")
+    escape = partial(escape_text, style=style)
+    written = (insert(line, make_links(line, shown, escape), escape) for line, shown in lines)
+    return "<br>".join(written).replace("|", "\\|")
 
 
-def escape_html_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
+def escape_html_cell(cell: Cell, style: Maths = Maths.DOLLAR) -> str:
     """Escape the text of a cell of an HTML table, where Markdown does not apply."""
-    lines = (maths.FORMULA.sub(lambda found: _delimit(_join(found), found, style), line) for line in _split_lines(text))
-    return "<br>".join(_escape_html(line, _LIVE_IN_CELL) for line in lines)
+    return "<br>".join(_write_html_line(line, shown, style) for line, shown in split_lines(cell))
 
 
-def _split_lines(text: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+def _write_html_line(line: str, shown: Sequence[ShownLink], style: Maths) -> str:
+    written, end = "", 0
+    for link in shown:
+        content = _escape_html_line(line[link.start : link.end], style)
+        written += _escape_html_line(line[end : link.start], style)
+        written += f'<a href="{html.escape(links.encode_address(link.uri))}">{content}</a>'
+        end = link.end
+    return written + _escape_html_line(line[end:], style)
+
+
+def _escape_html_line(line: str, style: Maths) -> str:
+    line = maths.FORMULA.sub(lambda found: _delimit(_join(found), found, style), line)
+    return _escape_html(line, _LIVE_IN_CELL)
+
+
+_LinkedLine = tuple[str, Sequence[ShownLink]]
+
+
+def split_lines(cell: Cell) -> list[_LinkedLine]:
+    """The lines of a cell, each with its links."""
+    lines: list[_LinkedLine] = []
+    letters = 0
+    for line in (" ".join(line.split()) for line in cell.text.splitlines() if line.strip()):
+        lines.append((line, links.locate(cell.links, cell.text, line, letters)))
+        letters += links.count_letters(line) if cell.links else 0
+    return lines
 
 
 def clean_latex(latex: str) -> str:

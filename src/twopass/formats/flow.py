@@ -10,17 +10,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from twopass.document import HEADINGS, Cell, Document, Element, Figure, Flag, Kind, Page, Table
 from twopass.format_options import Furniture, Markdown
 from twopass.formats import escaping
-from twopass.text import broken_words, footnotes, list_items, prose, table_markup
+from twopass.text import broken_words, footnotes, links, list_items, prose, table_markup
 from twopass.text.hyphenation import Vocabulary
+from twopass.text.links import ShownLink
 
 _PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 JOINABLE = _PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
+_WITHOUT_LINKS = frozenset({Kind.CODE, Kind.FORMULA})  # their text is shown as it is
 _MAX_HEADING_LEVEL = 6  # of Markdown and HTML
 MAX_COLUMNS = 200  # of a table, counting empty columns
 _MAX_LABEL_LENGTH = 200  # characters of an image's alternative text
@@ -155,15 +157,36 @@ def is_written(element: Element, furniture: Furniture) -> bool:
 
 def choose_text(element: Element) -> InlineText:
     """An element's text or its Markdown: the model's own Markdown only if it has all the words."""
-    return (
-        InlineText(element.text, False) if element.is_heading else _choose_line(element.text, element.markdown.strip())
+    if element.is_heading or _divides_styles(element):
+        return InlineText(element.text, False)
+    return _choose_line(element.text, element.markdown.strip())
+
+
+def locate_links(element: Element, line: InlineText, skipped: int = 0) -> list[ShownLink]:
+    """Where the links of an element are in a line of its text; `skipped` is the number of letters in front of it."""
+    if not element.links or element.kind in _WITHOUT_LINKS:
+        return []
+    return links.locate(element.links, element.text, line.text, skipped, line.is_markdown)
+
+
+def get_own_link(element: Element) -> str | None:
+    """The address that all of an element leads to, such as that of a picture."""
+    return next((link.uri for link in element.links if link.start is None), None)
+
+
+def _divides_styles(element: Element) -> bool:
+    """Whether a link begins or ends within a styled part of the Markdown, so that the marks of both would cross."""
+    text = element.markdown.strip()
+    ends = sorted(
+        {0, len(text), *(n for link in locate_links(element, InlineText(text, True)) for n in (link.start, link.end))}
     )
+    return len(ends) > 2 and any(not links.is_balanced(text[start:end]) for start, end in pairwise(ends))
 
 
 def split_items(element: Element) -> list[InlineText]:
     """The paragraphs and list items of one element."""
     texts, own = list_items.split(element.text), list_items.split(element.markdown)
-    if len(texts) != len(own):
+    if len(texts) != len(own) or _divides_styles(element):
         return [InlineText(text, False) for text in texts]
     return [_choose_line(*pair) for pair in zip(texts, own, strict=True)]
 

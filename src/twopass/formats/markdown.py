@@ -20,8 +20,10 @@ from urllib.parse import quote
 from twopass.document import Cell, Document, Element, Flag, Kind, Page, Span, Table
 from twopass.format_options import Markdown, Maths, Tables
 from twopass.formats import escaping, flow
-from twopass.formats.flow import Flow, Reference
-from twopass.text import direction, footnotes, list_items, markdown_escapes, prose, table_markup
+from twopass.formats.escaping import Insertion
+from twopass.formats.flow import Flow, InlineText, Reference
+from twopass.text import direction, footnotes, links, list_items, markdown_escapes, prose, table_markup
+from twopass.text.links import ShownLink
 
 _DEFAULT_OPTIONS = Markdown()
 _RTL_BEGIN, _RTL_END = '<div dir="rtl">', "</div>"  # Markdown itself cannot say that a text runs from right to left
@@ -166,10 +168,9 @@ def _render_chain(element: Element, context: _Context) -> _Block:
     elif element.is_heading and first:
         marker = "#" * context.flow.get_heading_level(element) + " "
     pieces: list[_Piece] = []
-    for part, (text, is_markdown), gap in parts:
-        marks = context.flow.marks.get(part.id, ())
-        text = first if part is element else text
-        line = _render_text(text, is_markdown, marks, context.options.maths, alone=len(parts) == 1)
+    for part, whole, gap in parts:
+        line = _render_line(part, whole, first if part is element else whole.text, context, alone=len(parts) == 1)
+        is_markdown = whole.is_markdown
         if part is element:
             is_safe = element.is_heading or (is_markdown and not marker)
             line = marker + (line if is_safe else markdown_escapes.escape_line_start(line, in_list=bool(marker)))
@@ -180,14 +181,25 @@ def _render_chain(element: Element, context: _Context) -> _Block:
     return _Block(tuple(pieces), marker, marker)
 
 
+def _render_line(element: Element, whole: InlineText, text: str, context: _Context, alone: bool) -> str:
+    """Render a line of an element, or what of it stands behind the marker of a list item."""
+    skipped = links.count_letters(whole.text.removesuffix(text)) if element.links else 0
+    shown = flow.locate_links(element, whole._replace(text=text), skipped)
+    marks = context.flow.marks.get(element.id, ())
+    return _render_text(text, whole.is_markdown, marks, context.options.maths, alone, shown)
+
+
 def _render_items(element: Element, context: _Context) -> _Block:
     """Render an element of several paragraphs or list items."""
     marks = context.flow.marks.get(element.id, ())
-    rendered = ""
+    rendered, letters = "", 0
     markers: list[str] = []
     for text, is_markdown in flow.split_items(element):
         marker, rest = list_items.parse(text) if list_items.begins_item(text) else ("", text)
-        line = _render_text(rest, is_markdown, marks, context.options.maths, alone=True)
+        skipped = letters + links.count_letters(text.removesuffix(rest))
+        shown = flow.locate_links(element, InlineText(rest, is_markdown), skipped)
+        line = _render_text(rest, is_markdown, marks, context.options.maths, alone=True, shown=shown)
+        letters += links.count_letters(text)
         if marker or not is_markdown:
             line = markdown_escapes.escape_line_start(line, in_list=bool(marker))
         separator = _choose_separator(markers[-1], marker) if markers else ""
@@ -196,19 +208,22 @@ def _render_items(element: Element, context: _Context) -> _Block:
     return _Block((_Piece(element.id, rendered),), markers[0], markers[-1])
 
 
-def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style: Maths, alone: bool = False) -> str:
-    """Escape one line of text, and replace its footnote references by `[^label]`. `alone`: it is all of its block."""
-    rendered, start = "", 0
-    found = sorted((span, mark.label) for mark in marks if (span := mark.find(text)))
-    for (begin, end), label in found:
-        if begin >= start:
-            before = _escape(text[start:begin], is_markdown, style)
-            rendered += re.sub(r"!\Z", r"\\!", before) + f"[^{label}]"  # without the backslash, an image
-            if text.startswith(("(", "[", ":", "{"), end):  # the reference would be a link or a note, or get attributes
-                rendered += markdown_escapes.escape_character(text[end])
-                end += 1
-            start = end
-    return rendered + _escape(text[start:], is_markdown, style, alone and not found)
+def _render_text(
+    text: str,
+    is_markdown: bool,
+    marks: Sequence[Reference],
+    style: Maths,
+    alone: bool = False,
+    shown: Sequence[ShownLink] = (),
+) -> str:
+    """Escape one line of text, with its links and with its footnote references as `[^label]`.
+
+    `alone`: it is all of its block.
+    """
+    escape = partial(_escape, is_markdown=is_markdown, style=style)
+    found = [Insertion(*span, f"[^{mark.label}]") for mark in marks if (span := mark.find(text))]
+    found += escaping.make_links(text, shown, escape)
+    return escaping.insert(text, found, escape) if found else _escape(text, is_markdown, style, alone)
 
 
 def _escape(text: str, is_markdown: bool, style: Maths, alone: bool = False) -> str:
@@ -221,16 +236,19 @@ def _render_paragraph(text: str, context: _Context) -> str:
 
 def _render_plain(element: Element, context: _Context) -> str:
     text, is_markdown = flow.choose_text(element)
-    if is_markdown:
-        return escaping.normalize_markdown(prose.to_one_line(text), context.options.maths)
-    return _render_paragraph(prose.to_one_line(text), context)
+    line = InlineText(prose.to_one_line(text), is_markdown)
+    rendered = _render_text(*line, (), context.options.maths, alone=True, shown=flow.locate_links(element, line))
+    return rendered if is_markdown else markdown_escapes.escape_line_start(rendered)
 
 
 def _render_footnote(element: Element, context: _Context) -> str:
     label, note = context.flow.notes.get(element.id), footnotes.parse_note(element.text)
     if label is None or note is None:
         return _render_plain(element, context)
-    text = _render_paragraph(prose.to_one_line(note[1]), context)
+    line = InlineText(prose.to_one_line(note[1]), False)
+    skipped = links.count_letters(element.text) - links.count_letters(line.text)
+    shown = flow.locate_links(element, line, skipped)
+    text = markdown_escapes.escape_line_start(_render_text(*line, (), context.options.maths, alone=True, shown=shown))
     # Readers without footnotes would take the note for the address of a link, and its mark for the link.
     return f"[^{label}]: {text}" + (f" {escaping.BLOCK_END}" if _MAY_BE_ADDRESS.fullmatch(text.strip()) else "")
 
@@ -257,7 +275,9 @@ def _render_figure(element: Element, context: _Context) -> str:
     texts, parts = flow.describe_figure(element), []
     if element.image:
         address = context.crops.get(element.image) or quote(element.image, safe="/-._~")
-        parts.append(f"![{escaping.escape_alt_text(texts.label, context.options.maths)}]({address})")
+        image = f"![{escaping.escape_alt_text(texts.label, context.options.maths)}]({address})"
+        uri = flow.get_own_link(element)
+        parts.append(escaping.write_link(image, uri, is_image=True) if uri else image)
     parts += [_render_paragraph(texts.visible, context), _render_paragraph(texts.description, context)]
     if element.figure and element.figure.data:
         parts.append(_render_data(element.figure.data, context.options))
@@ -295,8 +315,8 @@ def _render_gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
     columns = sorted({cell.col for cell in cells} | set(range(min(cols, flow.MAX_COLUMNS))))
     texts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for cell in cells:
-        texts[cell.row, cell.col].append(cell.text)
-    escaped = [[escaping.escape_gfm_cell(" ".join(texts[row, column]), style) for column in columns] for row in rows]
+        texts[cell.row, cell.col].append(escaping.escape_gfm_cell(cell, style))
+    escaped = [[" ".join(filter(None, texts[row, column])) for column in columns] for row in rows]
     return table_markup.to_gfm(escaped, len(columns))
 
 

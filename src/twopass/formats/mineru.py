@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from twopass.document import Cell, Document, Element, Kind, Table
 from twopass.formats import escaping, flow
 from twopass.formats.writer_input import WriterInput
-from twopass.text import list_items, markdown_escapes, prose, table_markup
+from twopass.text import links, list_items, markdown_escapes, prose, table_markup
 
 _GRID = 1000  # MinerU's boxes run from 0 to 1000
 _Entry = dict[str, Any]
@@ -47,7 +48,14 @@ def _make_entry(element: Element, notes: _Notes) -> _Entry:
 
 
 def _make_text(element: Element, notes: _Notes) -> _Entry:
-    return {"type": "text", "text": _write_text(element.text)}
+    return {"type": "text", "text": _write_own_text(element)}
+
+
+def _write_own_text(element: Element) -> str:
+    """The text of an element with its links."""
+    text = prose.to_one_line(element.text)
+    shown = flow.locate_links(element, flow.InlineText(text, False))
+    return markdown_escapes.escape_line_start(escaping.write_line(text, shown))
 
 
 def _write_text(text: str) -> str:
@@ -56,12 +64,12 @@ def _write_text(text: str) -> str:
 
 def _make_heading(element: Element, notes: _Notes) -> _Entry:
     level = 1 if element.kind is Kind.TITLE else (element.level or 1)
-    text = escaping.escape_heading_end(_write_text(element.text))
+    text = escaping.escape_heading_end(_write_own_text(element))
     return {"type": "text", "text": text, "text_level": level}
 
 
 def _make_text_as(entry_type: str) -> Callable[[Element, _Notes], _Entry]:
-    return lambda element, notes: {"type": entry_type, "text": _write_text(element.text)}
+    return lambda element, notes: {"type": entry_type, "text": _write_own_text(element)}
 
 
 def _make_furniture_as(entry_type: str) -> Callable[[Element, _Notes], _Entry]:
@@ -70,15 +78,18 @@ def _make_furniture_as(entry_type: str) -> Callable[[Element, _Notes], _Entry]:
 
 
 def _make_list(element: Element, notes: _Notes) -> _Entry:
-    lines = (line.strip() for line in element.text.splitlines() if line.strip())
-    return {"type": "list", "sub_type": "text", "list_items": [_write_item(line) for line in lines]}
+    lines = [line.strip() for line in element.text.splitlines() if line.strip()]
+    skipped = accumulate(map(links.count_letters, lines), initial=0)
+    items = [_write_item(element, *pair) for pair in zip(lines, skipped, strict=False)]
+    return {"type": "list", "sub_type": "text", "list_items": items}
 
 
-def _write_item(line: str) -> str:
+def _write_item(element: Element, line: str, skipped: int) -> str:
     """Escape an item behind its marker, which stays as it was read."""
     marker = line.removesuffix(list_items.parse(line)[1]) if list_items.begins_item(line) else ""
-    escaped = escaping.escape_text(line.removeprefix(marker), alone=True)
-    return marker + markdown_escapes.escape_line_start(escaped, in_list=bool(marker))
+    rest = line.removeprefix(marker)
+    shown = flow.locate_links(element, flow.InlineText(rest, False), skipped + links.count_letters(marker))
+    return marker + markdown_escapes.escape_line_start(escaping.write_line(rest, shown), in_list=bool(marker))
 
 
 def _make_code(element: Element, notes: _Notes) -> _Entry:
@@ -135,7 +146,7 @@ def _make_image(element: Element, notes: _Notes) -> _Entry:
 
 
 def _collect_notes(element: Element, kind: Kind, notes: _Notes) -> list[str]:
-    return [_write_text(note.text) for note in notes.get(element.id, ()) if note.kind is kind]
+    return [_write_own_text(note) for note in notes.get(element.id, ()) if note.kind is kind]
 
 
 _ENTRY_MAKERS: Mapping[Kind, Callable[[Element, _Notes], _Entry]] = {

@@ -114,10 +114,15 @@ class _ElementView:
         """Empty if there is no LaTeX, also for a formula that was read as plain text."""
         return flow.get_latex(self.element)
 
+    def render_text(self) -> Markup:
+        """The element's text with its links."""
+        line = flow.InlineText(self.element.text, False)
+        return self.texts.render(self.element.text, shown=flow.locate_links(self.element, line))
+
     def render_table(self, table: Table) -> Markup:
         if not table.cells:
             return self.texts.render(flow.get_table_text(table))
-        return Markup(table_markup.to_html(table.cells, self.texts.render))
+        return Markup(table_markup.to_html(table.cells, self.texts.render_cell))
 
 
 @dataclass(frozen=True)

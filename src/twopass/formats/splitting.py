@@ -52,7 +52,8 @@ _WEIGHTS = {"digits": 1.0, "hangul": 1.3, "cjk": 1.2, "other": 1.3}
 _LINE_BREAK = 0.7
 _WHOLE_WORD = 6  # letters; most English words up to this length are one token
 _LONG_WORD = 12  # letters; longer words are compounds, about one token for every four letters
-_TAG = re.compile(r"<[a-z/][^<>]*>|&#?\w+;")
+_TAG = re.compile(r"<a [^<>]*>(?:[^<]|<br>)*+</a>|<[a-z/][^<>]*>|&#?\w+;")
+_LINK = re.compile(r"!?\[(?:!\[(?:[^\[\]\\]|\\[\s\S])*+\]\([^()\s]*\)|[^\[\]\\!]|\\[\s\S]|!(?!\[))*+\]\([^()\s]*\)")
 _CELL = re.compile(r"<(?P<name>t[hd])(?P<spans>[^<>]*)>(?P<text>(?:[^<]|<(?!/?t[hd]\b))*+)</(?P=name)>")
 _EMPTY_CELL = re.compile(r"<td[^<>]*></td>")
 _LEAST_ROOM = 4  # a quarter of the tokens is left for rows
@@ -205,7 +206,7 @@ def _split_segment(block: str, segment: _Segment, limit: int) -> Iterator[_Split
     table = _SplitTable(block[start:end], head, room - limit // _LEAST_ROOM) if kind == "html" else None
     first = start + len(head)
     room -= table.reserve if table else 0
-    ranges = list(_split_range(block, first, end - len(tail), room, _find_tags(block, segment)))
+    ranges = list(_split_range(block, first, end - len(tail), room, _find_whole(block, segment, limit)))
     for begin, stop in ranges:
         is_within_line = begin > first and not block[first:begin].rstrip(" ").endswith("\n")
         part, repeated = _complete(kind, block[begin:stop], is_within_line), "" if begin == first else head
@@ -229,11 +230,13 @@ def _complete(kind: str, part: str, is_within_line: bool) -> str:
     return markdown_escapes.escape_block_end(part) if kind == "text" else part
 
 
-def _find_tags(block: str, segment: _Segment) -> list[tuple[int, int]]:
-    """Where tags and entities of HTML begin and end: its rows and lines may be split, but none of these."""
-    if segment.kind not in ("html", "pre"):
+def _find_whole(block: str, segment: _Segment, limit: int) -> list[tuple[int, int]]:
+    """Where links, images, tags and entities begin and end: none of these is split, unless a link is very long."""
+    if segment.kind in ("fence", "maths", "code"):
         return []
-    return [found.span() for found in _TAG.finditer(block, segment.start, segment.end)]
+    pattern = _LINK if segment.kind in ("text", "gfm") else _TAG
+    found = (one for one in pattern.finditer(block, segment.start, segment.end))
+    return [one.span() for one in found if 2 * count_tokens(one.group()) <= limit]
 
 
 def _split_range(

@@ -25,7 +25,7 @@ from twopass.document import (
     derive_status,
 )
 from twopass.families import captions
-from twopass.text import broken_words, continuations, footnotes, headings, page_furniture, prose, sections
+from twopass.text import broken_words, continuations, footnotes, headings, links, page_furniture, prose, sections
 
 _NUMBERED_CAPTION = re.compile(r"\s*(?:table|figure|fig\.|abb\.|tab\.|표|그림|表|图|图表|図)\s*\d+[.:\s]\s*\S", re.I)
 
@@ -41,10 +41,11 @@ def document(
     """Assemble the document. The order of the checkpoints does not matter."""
     checkpoints = _sort_pages(checkpoints)
     pages = tuple(checkpoint.page for checkpoint in checkpoints)
-    # 1) the elements of each page, their words that line ends break, and the furniture that pages repeat
+    # 1) the elements of each page, their words that line ends break, their links, and the furniture that pages repeat
     everything = [element for checkpoint in checkpoints for element in checkpoint.elements]
     elements = [_correct_caption(element) for element in everything if not element.is_hidden]
     elements = broken_words.join(elements, {page.number: page.language for page in pages})
+    elements = links.attach(elements, {page.number: page.links for page in pages})
     elements = page_furniture.mark(elements)
     # 2) captions and footnotes with their parents
     elements = _link_footnotes(captions.link(elements, labels_differ=False))

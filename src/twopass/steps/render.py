@@ -20,9 +20,31 @@ import numpy.typing as npt
 import structlog
 from pydantic import Field
 
-from twopass.document import BOX_DECIMALS, Box, Finding, Link, Page, PageAudit, PageImage, Problem, Rect, State, Word
+from twopass.document import (
+    BOX_DECIMALS,
+    Box,
+    Finding,
+    FormField,
+    Link,
+    Page,
+    PageAudit,
+    PageImage,
+    Problem,
+    Rect,
+    State,
+    Word,
+)
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import damage, hidden_words, image_bands, lying_fonts, optional_content, orientation, text_layer
+from twopass.pages import (
+    damage,
+    hidden_words,
+    image_bands,
+    lying_fonts,
+    optional_content,
+    orientation,
+    page_annotations,
+    text_layer,
+)
 from twopass.pages.damage import Fault
 from twopass.pages.hidden_words import Drawing, Reason, Style, Unseen
 from twopass.pages.lying_fonts import FontWord, full_font_names
@@ -43,7 +65,7 @@ from twopass.pages.source_files import (
     PageSize,
     check_images,
     detect_scan,
-    iterate_links,
+    get_turn_matrix,
     measure_image_share,
     open_bare_page,
     open_image,
@@ -94,7 +116,7 @@ class DrawRequest:
 
 @dataclass(frozen=True)
 class DrawResult:
-    """What a page worker reports about a page that it drew into a buffer: pixels, rotations, ink, words and links.
+    """What a page worker reports about a page that it drew into a buffer: pixels, words, links, form fields.
 
     `words` are those of the text layer that can be seen, `unseen` has the others. `draft` is the text of the words, if
     it was asked for. `omitted` names what was left out, `faults` what could not be drawn.
@@ -109,6 +131,7 @@ class DrawResult:
     words: TextLayer = NO_LAYER
     draft: str = ""
     links: tuple[Link, ...] = ()
+    fields: tuple[FormField, ...] = ()
     omitted: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     unseen: Unseen = Unseen()
@@ -186,6 +209,7 @@ def _build_page(
         image=PageImage(width_px=result.width, height_px=result.height, dpi=round(zoom * 72, 3)),
         state=State.READ,
         links=result.links,
+        fields=result.fields,
         audit=_record(result.faults),
     )
     problems = [_report_reduction(pointer.number, zoom)] if is_reduced else []
@@ -227,10 +251,10 @@ def draw_pdf(request: DrawRequest) -> DrawResult:
     try:
         with open_page(pointer.file, pointer.number, 0, pointer.password) as page:
             result = _draw_page(page, request)
-            links, is_complete = read_links(page, _LINKS_S)
+            links, fields, is_complete = read_annotations(page, _LINKS_S)
     except SourceError:
         return draw_bare_pdf(request)
-    return replace(result, links=links, omitted=() if is_complete else (SOME_LINKS,))
+    return replace(result, links=links, fields=fields, omitted=() if is_complete else (SOME_LINKS,))
 
 
 def draw_bare_pdf(request: DrawRequest) -> DrawResult:
@@ -433,22 +457,23 @@ def _count_characters_by_turn(page: Any, blocks: Sequence[Any]) -> Counter[int]:
 def _to_layer(page: Any, words: Sequence[Sequence[Any]]) -> TextLayer:
     """Convert MuPDF's words to a text layer, with boxes as fractions of the displayed page."""
     corners = np.array([word[:4] for word in words], np.float64).reshape(-1, 2, 2)  # word, corner, x and y
-    a, b, c, d, e, f = page.rotation_matrix
+    a, b, c, d, e, f = get_turn_matrix(page)
     displayed = (corners @ ((a, b), (c, d)) + (e, f)) / (page.rect.width, page.rect.height)
     boxes = np.concatenate((displayed.min(1), displayed.max(1)), 1).clip(0, 1).round(BOX_DECIMALS)
     return TextLayer([_replace_surrogates(word[4]) for word in words], boxes.tobytes())
 
 
-def read_links(page: Any, limit_s: float) -> tuple[tuple[Link, ...], bool]:
-    """Read the page's links to addresses; returns them, and whether all of them were read within `limit_s`."""
+def read_annotations(page: Any, limit_s: float) -> tuple[tuple[Link, ...], tuple[FormField, ...], bool]:
+    """Read the page's links to addresses and its form fields, and whether all were read within `limit_s`."""
     links: list[Link] = []
+    fields: list[FormField] = []
     try:
         with limit_step(limit_s):
-            for rect, uri in iterate_links(page):
-                links.append(Link(box=_to_box(page, rect), uri=_replace_surrogates(uri)))
+            fields.extend(page_annotations.iterate_fields(page))
+            links.extend(page_annotations.iterate_links(page))
     except StepTimeout:
-        return tuple(links), False
-    return tuple(links), True
+        return tuple(links), tuple(fields), False
+    return tuple(links), tuple(fields), True
 
 
 def _to_box(page: Any, rect: Any) -> Box:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from twopass.document import Cell, Table
 from twopass.text import direction
 
 _COMPLEX_SHARE = 0.3  # of the cells: a table with more spanning cells is complex
 MAX_GRID = 100_000  # places of a GFM table, which writes all of them: of a ragged table most are empty
-_escape_html = partial(html.escape, quote=False)
+
+
+def _escape_cell(cell: Cell) -> str:
+    return html.escape(cell.text, quote=False)
 
 
 def build_table(rows: int, cols: int, cells: Sequence[Cell]) -> Table:
@@ -52,8 +54,8 @@ def to_text(table: Table) -> str:
     return "\n".join(" ".join(part for part in line if part) for line in lines.values()).strip()
 
 
-def to_html(cells: Sequence[Cell], escape_text: Callable[[str], str] = _escape_html) -> str:
-    """Write each cell where it begins, with its spans. `escape_text` escapes the text of a cell.
+def to_html(cells: Sequence[Cell], write_cell: Callable[[Cell], str] = _escape_cell) -> str:
+    """Write each cell where it begins, with its spans. `write_cell` writes what stands in a cell.
 
     The first column of a right-to-left table is at its right side, which HTML calls `dir="rtl"`. A row that cells
     above it cover stands on their line, so that their spans are right.
@@ -64,7 +66,7 @@ def to_html(cells: Sequence[Cell], escape_text: Callable[[str], str] = _escape_h
     for cells_of_row in group_rows(cells):
         first = cells_of_row[0].row
         lines[-1] += "<tr></tr>" * (min(end, first) - row - 1)
-        lines.append(f"<tr>{''.join(_to_tag(cell, escape_text) for cell in cells_of_row)}</tr>")
+        lines.append(f"<tr>{''.join(_to_tag(cell, write_cell) for cell in cells_of_row)}</tr>")
         row, end = first, max(end, *(cell.row + cell.row_span for cell in cells_of_row))
     return "\n".join([*lines, "</table>"])
 
@@ -77,11 +79,11 @@ def group_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [sorted(rows[row], key=lambda cell: cell.col) for row in sorted(rows)]
 
 
-def _to_tag(cell: Cell, escape_text: Callable[[str], str]) -> str:
+def _to_tag(cell: Cell, write_cell: Callable[[Cell], str]) -> str:
     name = "th" if cell.header else "td"
     colspan = f' colspan="{cell.col_span}"' if cell.col_span > 1 else ""
     rowspan = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
-    return f"<{name}{rowspan}{colspan}>{escape_text(cell.text)}</{name}>"
+    return f"<{name}{rowspan}{colspan}>{write_cell(cell)}</{name}>"
 
 
 def to_gfm(rows: Sequence[Sequence[str]], columns: int) -> str:

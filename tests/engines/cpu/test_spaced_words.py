@@ -170,3 +170,32 @@ def test_no_letter_is_lost(parts: list[tuple[str, float]]) -> None:
     assert "".join(texts(spaced_words.join(row))) == "".join(text for text, _ in parts)
     stacked = spaced_words.join_stacked([[word] for word in row])
     assert "".join(word.text for words in stacked for word in words) == "".join(text for text, _ in parts)
+
+
+@pytest.mark.parametrize("font", ["helv", "tiro", "hebo"])
+def test_signs_that_a_rule_separates_from_their_word_are_its_own(tmp_path: Path, font: str) -> None:
+    """A full stop that is drawn by itself behind an underlined word, a little apart, has no blank before it."""
+    document, page = new_page()
+    x = 60.0
+    for part, is_underlined in (("See the ", False), ("harbour office", True), (". Or the (", False), ("rules", True)):
+        page.insert_text((x, 60), part, fontsize=11, fontname=font)
+        width = pymupdf.get_text_length(part, font, 11)
+        if is_underlined:
+            page.draw_line((x, 62), (x + width, 62))
+        x += width + (1.5 if is_underlined else 0)
+    page.insert_text((x, 60), "), of May.", fontsize=11, fontname=font)
+
+    assert read_lines(document, tmp_path) == ["See the harbour office. Or the (rules), of May."]
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([("page", 3.0), (".", 3), (".", 3), (".", 3), ("5", 0)], ["page", ".", ".", ".", "5"]),
+        ([("Quoi", 2.6), ("?", 0)], ["Quoi", "?"]),
+        ([("office", 1.5), (").", 3), ("(", 0.5), ("see", 0)], ["office).", "(see"]),
+    ],
+)
+def test_signs_behind_a_space_stay_apart(parts: list[tuple[str, float]], expected: list[str]) -> None:
+    """Leaders, and signs that a language sets behind a space, keep it."""
+    assert texts(spaced_words.join(place(parts))) == expected

@@ -25,8 +25,11 @@ MAX_WORD_GAP = 1.0  # of the type size: wider gaps are those between columns
 BROKEN_RATIO = 1.8  # of the row's median gap between words to the gap within a broken word
 MIN_SPACE_RATIO = 1.2  # of the row's narrowest space to that gap: otherwise the gap may be a space, too
 MAX_FRAGMENT = 3  # letters of at least one of two fragments
+MAX_SIGN_GAP = 0.2  # of the type size: a space has 0.25 and more
 CJ_GAP = 0.5  # of the type size: Chinese and Japanese letters closer than this have no space between them
 MIN_STACKED, SAME_CENTRE, STACKED_GAP = 3, 0.3, 1.0  # rows of a letter each; of the type size
+_CLOSING, _OPENING = re.compile(r"(?:[.,;:!?]|[)\]}”’»]+[.,;:!?]?)"), re.compile(r"[(\[{“‘„«]+")
+_LEADERS = ". ·…"
 _CJ = re.compile(f"[{prose.HAN}{prose.KANA}\u3000-\u303f\uff00-\uffef]")
 
 
@@ -38,7 +41,9 @@ def join(row: Sequence[StyledWord]) -> list[StyledWord]:
     gaps = [other.box.x0 - one.box.x1 for one, other in pairwise(words)]
     if min(gaps) < -max(word.size or word.box.height for word in words):
         return words  # a row from right to left
-    joins = _find_spaced(words, gaps) | _find_broken(words, gaps) | _find_chinese(words, gaps)
+    joins = (
+        _find_spaced(words, gaps) | _find_broken(words, gaps) | _find_chinese(words, gaps) | _find_signs(words, gaps)
+    )
     joined = [words[0]]
     for index, word in enumerate(words[1:]):
         if index in joins:
@@ -167,6 +172,19 @@ def _find_broken(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]
 def _are_fragments(first: str, second: str) -> bool:
     is_word = first[-1:].isalpha() and second[:1].isalpha() and second[:1].islower()
     return is_word and min(len(first), len(second)) <= MAX_FRAGMENT
+
+
+def _find_signs(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]:
+    """The gaps before closing signs and behind opening ones that are no space: a program set these after a link."""
+    return {
+        index
+        for index, gap in enumerate(gaps)
+        if abs(gap) <= MAX_SIGN_GAP * (words[index].size or words[index].box.height)
+        and (
+            (_CLOSING.fullmatch(words[index + 1].text) and words[index].text[-1:] not in _LEADERS)
+            or _OPENING.fullmatch(words[index].text)
+        )
+    }
 
 
 def _find_chinese(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]:

@@ -20,9 +20,10 @@ from twopass.document import FIGURES, FURNITURE, Cell, Element, Flag, Kind, Tabl
 from twopass.formats import flow
 from twopass.formats.flow import InlineText, PageFlow, Reference
 from twopass.formats.html.page import encode, load_asset, make_policy, open_tag, tag
-from twopass.formats.html.text import Insertion, TextRenderer
+from twopass.formats.html.text import Insertion, TextRenderer, make_link
 from twopass.formats.writer_input import WriterInput
-from twopass.text import direction, footnotes, list_items, prose
+from twopass.text import direction, footnotes, links, list_items, prose
+from twopass.text.links import ShownLink
 from twopass.text.table_markup import group_rows
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")  # what a file says of itself may be anything
@@ -189,11 +190,13 @@ class _DocumentWriter:
 
     def _render_items(self, element: Element) -> list[_Block]:
         """Render the paragraphs and list items of one element; the first one has its id."""
-        blocks = []
+        blocks, letters = [], 0
         for n, item in enumerate(flow.split_items(element)):
             attributes = self._describe(element, item.text) | {"id": None if n else element.id}
             marker, rest = list_items.parse(item.text) if list_items.begins_item(item.text) else ("", item.text)
-            content = self._render_line(element, item._replace(text=rest))
+            skipped = letters + links.count_letters(item.text.removesuffix(rest))
+            content = self._render_line(element, item._replace(text=rest), skipped)
+            letters += links.count_letters(item.text)
             blocks.append(_make_list_item(marker, content, attributes))
         return blocks
 
@@ -203,7 +206,8 @@ class _DocumentWriter:
         if not first.line.text:
             return []
         marker, text = list_items.parse(first.line.text) if element.kind is Kind.LIST_ITEM else ("", first.line.text)
-        content = self._render_line(element, first.line._replace(text=text))
+        skipped = links.count_letters(first.line.text.removesuffix(text))
+        content = self._render_line(element, first.line._replace(text=text), skipped)
         for part in following:
             content += part.gap + tag("span", self._render_line(part.element, part.line), id=part.element.id)
         attributes = self._describe(element, " ".join(part.line.text for part in (first, *following)))
@@ -216,14 +220,18 @@ class _DocumentWriter:
         link = tag("a", Markup("").join(parts), **attributes | {"id": None}, href=f"#{quote(element.id, safe='/-._~')}")
         return [_Block(tag(f"h{level}", content, **attributes), heading_level=level, link=link)]
 
-    def _render_line(self, element: Element, line: InlineText) -> Markup:
-        """Render one line, with links to the footnotes that it refers to."""
+    def _render_line(self, element: Element, line: InlineText, skipped: int = 0) -> Markup:
+        """Render one line, with its links, and links to the footnotes that it refers to.
+
+        `skipped` is the number of the element's letters in front of it.
+        """
         insertions = [
             Insertion(*span, self._link_note(reference))
             for reference in self._flow.marks.get(element.id, ())
             if (span := reference.find(line.text))
         ]
-        return self._texts.render(line.text, line.is_markdown, insertions)
+        shown = flow.locate_links(element, line, skipped)
+        return self._texts.render(line.text, line.is_markdown, insertions, shown)
 
     def _render_unlinked(self, element: Element) -> Markup:
         """Render the text of a heading without links, for a place inside a link."""
@@ -242,12 +250,14 @@ class _DocumentWriter:
 
     def _render_plain(self, element: Element) -> Markup | None:
         text, is_markdown = flow.choose_text(element)
-        return self._render_paragraph(element, prose.to_one_line(text), is_markdown)
+        line = InlineText(prose.to_one_line(text), is_markdown)
+        return self._render_paragraph(element, line, flow.locate_links(element, line))
 
-    def _render_paragraph(self, element: Element, text: str, is_markdown: bool = False) -> Markup | None:
+    def _render_paragraph(self, element: Element, line: InlineText, shown: Sequence[ShownLink] = ()) -> Markup | None:
+        text = line.text
         if not text:
             return None
-        content = self._texts.render(text, is_markdown)
+        content = self._texts.render(text, line.is_markdown, shown=shown)
         is_header = element.kind in FURNITURE and element.is_body  # written like any other paragraph
         name = None if is_header else _CLASSES.get(element.kind)
         return tag("p", content, **self._describe(element, text), class_=name)
@@ -257,8 +267,10 @@ class _DocumentWriter:
         if label not in self._linked or note is None:
             return self._render_plain(element)
         text = prose.to_one_line(note[1])
+        skipped = links.count_letters(element.text) - links.count_letters(text)
+        shown = flow.locate_links(element, InlineText(text, False), skipped)
         back = tag("a", note[0], href=f"#ref-{label}", role="doc-backlink", aria_label=f"Back to reference {note[0]}")
-        content = Markup("{} {}").format(tag("sup", back), self._texts.render(text))
+        content = Markup("{} {}").format(tag("sup", back), self._texts.render(text, shown=shown))
         return tag("p", content, **self._describe(element, text), class_="footnote", role="doc-footnote")
 
     def _render_code(self, element: Element) -> Markup | None:
@@ -268,7 +280,7 @@ class _DocumentWriter:
     def _render_formula(self, element: Element) -> Markup | None:
         latex = flow.get_latex(element)
         if not latex:
-            return self._render_paragraph(element, prose.to_one_line(element.text))
+            return self._render_paragraph(element, InlineText(prose.to_one_line(element.text), False))
         return tag("div", self._texts.render_formula(latex), id=element.id, class_="formula")
 
     def _render_table(self, element: Element) -> Markup | None:
@@ -290,7 +302,7 @@ class _DocumentWriter:
     ) -> Markup:
         attributes = self._describe(element, "\n".join(cell.text for cell in cells)) | {"id": table_id}
         caption = tag("caption", _join_lines(captions)) if captions else Markup("")
-        return tag("div", _build_table(cells, caption, self._texts.render, **attributes), class_="scroll")
+        return tag("div", _build_table(cells, caption, self._texts.render_cell, **attributes), class_="scroll")
 
     def _render_data(self, element: Element, table: Table | None) -> Markup | None:
         """Render the data of a figure."""
@@ -310,7 +322,9 @@ class _DocumentWriter:
         visible = self._render_own(element, texts.visible)
         if element.image:
             source = self._crops.get(element.image) or quote(element.image, safe="/-._~")
-            contents.append(open_tag("img", src=source, alt=texts.label, loading="lazy"))
+            image = open_tag("img", src=source, alt=texts.label, loading="lazy")
+            uri = flow.get_own_link(element)
+            contents.append(make_link(image, uri) if uri else image)
             visible = visible and _fold("Text in the figure", visible)
         contents += [visible, self._render_own(element, texts.description)]
         contents.append(self._render_data(element, element.figure.data if element.figure else None))
@@ -369,17 +383,17 @@ def _fold(summary: str, content: Markup) -> Markup:
 
 
 def _build_table(
-    cells: Sequence[Cell], caption: Markup, render_text: Callable[[str], Markup], **attributes: object
+    cells: Sequence[Cell], caption: Markup, render_cell: Callable[[Cell], Markup], **attributes: object
 ) -> Markup:
     """Render a table with header cells, spans and a caption.
 
-    `render_text` renders one line of a cell, `attributes` are those of the table.
+    `render_cell` renders the text of a cell, `attributes` are those of the table.
     """
     rows = group_rows(_close_row_gaps(cells))
     is_header = [all(cell.header for cell in row) for row in rows]
     head = len(list(takewhile(bool, is_header)))
     lines = [
-        _render_row(row, gaps, "col" if is_header[n] else "row", render_text)
+        _render_row(row, gaps, "col" if is_header[n] else "row", render_cell)
         for n, (row, gaps) in enumerate(zip(rows, _count_gaps(rows), strict=True))
     ]
     if head == len(rows) or _has_span_below(rows[:head], rows[head:]):  # a row group would cut the span
@@ -399,19 +413,18 @@ def _close_row_gaps(cells: Sequence[Cell]) -> list[Cell]:
     return closed
 
 
-def _render_row(row: Sequence[Cell], gaps: Sequence[int], scope: str, render_text: Callable[[str], Markup]) -> Markup:
+def _render_row(row: Sequence[Cell], gaps: Sequence[int], scope: str, render_cell: Callable[[Cell], Markup]) -> Markup:
     rendered: list[Markup] = []
     for cell, gap in zip(row, gaps, strict=True):
         rendered += [tag("td")] * gap
-        rendered.append(_render_cell(cell, scope, render_text))
+        rendered.append(_render_cell(cell, scope, render_cell))
     return tag("tr", _join(rendered))
 
 
-def _render_cell(cell: Cell, scope: str, render_text: Callable[[str], Markup]) -> Markup:
-    lines = [" ".join(line.split()) for line in cell.text.splitlines() if line.strip()]
+def _render_cell(cell: Cell, scope: str, render_cell: Callable[[Cell], Markup]) -> Markup:
     return tag(
         "th" if cell.header else "td",
-        Markup("<br>").join(render_text(line) for line in lines),
+        render_cell(cell),
         scope=scope if cell.header else None,
         rowspan=cell.row_span if cell.row_span > 1 else None,
         colspan=cell.col_span if cell.col_span > 1 else None,

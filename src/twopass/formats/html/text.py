@@ -15,9 +15,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
+from twopass.document import Cell
 from twopass.formats import escaping
 from twopass.formats.html.page import CLICKABLE_SCHEMES, open_tag, tag
-from twopass.text import maths
+from twopass.text import links, maths
+from twopass.text.links import ShownLink
 
 # Noncharacters of Unicode stand for finished markup while the text around it is converted. HTML allows them nowhere.
 _PLACEHOLDER = re.compile("\ufdd0([0-9]+)\ufdd1")
@@ -37,6 +39,10 @@ class Insertion(NamedTuple):
     markup: Markup
 
 
+def make_link(content: Markup, uri: str) -> Markup:
+    return tag("a", content, href=links.encode_address(uri))
+
+
 class TextRenderer:
     """Renders the texts of a document. `annotate` adds the LaTeX of a formula to its MathML, where it is not shown."""
 
@@ -48,9 +54,22 @@ class TextRenderer:
         converted = self._convert(latex, display)
         return Markup(converted) if converted else tag("code", latex, class_="latex")
 
-    def render(self, text: str, is_markdown: bool = False, insertions: Sequence[Insertion] = ()) -> Markup:
-        """Render plain text or one line of Markdown; of insertions that overlap, the first is used."""
+    def render_cell(self, cell: Cell) -> Markup:
+        """Render the lines of a table's cell."""
+        lines = ((line, shown) for line, shown in escaping.split_lines(cell))
+        return Markup("<br>").join(self.render(line, shown=shown) for line, shown in lines)
+
+    def render(
+        self,
+        text: str,
+        is_markdown: bool = False,
+        insertions: Sequence[Insertion] = (),
+        shown: Sequence[ShownLink] = (),
+    ) -> Markup:
+        """Render plain text or one line of Markdown, with its links; of insertions that overlap, the first is used."""
         text = _NONCHARACTERS.sub("\ufffd", text)
+        linked = ((one, self.render(text[one.start : one.end], is_markdown)) for one in shown)
+        insertions = [*insertions, *(Insertion(*one[:2], make_link(content, one.uri)) for one, content in linked)]
         hidden: list[Markup] = []
         source, position = "", 0
         for start, end, markup in sorted(insertions):
