@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pymupdf
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.test_cpu_engine import read
 from twopass.document import Rect
 from twopass.engines.cpu import widgets
-from twopass.engines.cpu.content import Region, StyledWord
+from twopass.engines.cpu.content import Grid, Region, StyledWord
+from twopass.engines.cpu.widgets import PlacedField
 
 CHECK_BOX, RADIO = pymupdf.PDF_WIDGET_TYPE_CHECKBOX, pymupdf.PDF_WIDGET_TYPE_RADIOBUTTON
 TEXT, COMBO = pymupdf.PDF_WIDGET_TYPE_TEXT, pymupdf.PDF_WIDGET_TYPE_COMBOBOX
@@ -87,8 +89,12 @@ def test_a_box_over_its_label_keeps_the_label(tmp_path: Path) -> None:
     assert "I am a owner of A house" in text and "☐" in text
 
 
-def word(text: str, box: tuple[float, float, float, float], font: str = "") -> StyledWord:
-    return StyledWord(Rect(*box), text, 0, font=font)
+def word(text: str, box: tuple[float, float, float, float], line: int = 0) -> StyledWord:
+    return StyledWord(Rect(*box), text, line)
+
+
+def place(box: tuple[float, float, float, float], checked: bool | None = None, value: str = "") -> PlacedField:
+    return PlacedField(Rect(*box), checked, value)
 
 
 def test_a_box_beside_a_region_joins_it() -> None:
@@ -97,10 +103,7 @@ def test_a_box_beside_a_region_joins_it() -> None:
     region = Region("text", Rect(78, 68, 300, 84))
     boxes = [(60, 70, 72, 82), (10, 70, 22, 82), (60, 200, 72, 212)]
 
-    grown = [
-        widgets.extend_regions([region], [label, word(widgets.UNCHECKED, box, widgets.FORM_FIELD)])[0].box.x0
-        for box in boxes
-    ]
+    grown = [widgets.extend_regions([region], [label], [place(box, False)])[0].box.x0 for box in boxes]
 
     assert grown == [60, 78, 78]
 
@@ -115,12 +118,128 @@ def test_extended_regions_hold_what_they_held(
     marks: list[tuple[float, float]], labels: list[tuple[float, float]]
 ) -> None:
     """Regions only grow, and none is added or lost, wherever boxes and labels stand."""
-    words = [word(widgets.UNCHECKED, (x, y, x + 9, y + 9), widgets.FORM_FIELD) for x, y in marks]
-    words += [word("label", (x, y, x + 30, y + 10)) for x, y in labels]
+    fields = [place((x, y, x + 9, y + 9), False) for x, y in marks]
+    words = [word("label", (x, y, x + 30, y + 10)) for x, y in labels]
     regions = [Region("text", Rect(x, y, x + 30, y + 10)) for x, y in labels]
 
-    extended = widgets.extend_regions(regions, words)
+    extended = widgets.extend_regions(regions, words, fields)
 
-    assert [region.box.union(larger.box) for region, larger in zip(regions, extended, strict=True)] == [
-        larger.box for larger in extended
+    assert len(extended) == len(regions)
+    assert all(new.box == new.box.union(old.box) for new, old in zip(extended, regions, strict=True))
+
+
+class Form:
+    """Words and fields of a form, as they are added."""
+
+    def __init__(self) -> None:
+        self.words: list[StyledWord] = []
+        self.fields: list[PlacedField] = []
+
+    def say(self, text: str, x: float, y: float) -> None:
+        for part in text.split():
+            self.words.append(word(part, (x, y, x + 6 * len(part), y + 10), line=int(y)))
+            x += 6 * len(part) + 4
+
+    def fill(self, value: str, x: float, y: float, width: float = 120) -> None:
+        self.fields.append(place((x - 2, y - 2, x + width, y + 12), value=value))
+        self.say(value, x, y)
+
+    def check(self, checked: bool, x: float, y: float) -> None:
+        self.fields.append(place((x, y, x + 10, y + 10), checked))
+        mark = widgets.CHECKED if checked else widgets.UNCHECKED
+        self.words.append(StyledWord(Rect(x, y, x + 10, y + 10), mark, int(y), font=widgets.FORM_FIELD))
+
+    def split(self, label: str = "table") -> list[str]:
+        grid = Grid((), ()) if label == "table" else None
+        box = Rect(0, 0, 500, 500)
+        regions = widgets.split_forms([Region(label, box, tuple(self.words), grid)], self.fields)
+        assert label == "text" or all(region.label == "text" and region.grid is None for region in regions)
+        return [" ".join(one.text for one in region.words) for region in regions]
+
+
+LABELS = ["table", "picture", "section-header", "formula", "page-footer"]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_label_and_its_value_are_a_line_whatever_the_region_is_called(label: str) -> None:
+    """Labels before their fields, one or two in a row; the number of the page is a line of its own."""
+    form = Form()
+    for row, (name, value) in enumerate([("Name", "Hedda Brooks"), ("Town of birth", "Little Hask"), ("Phone", "")]):
+        form.say(name, 20, 20 + 20 * row)
+        form.fill(value, 120, 20 + 20 * row)
+    form.say("Born", 260, 20)
+    form.fill("1 May", 300, 20)
+    form.say("7", 250, 480)
+
+    assert form.split(label) == ["Name Hedda Brooks", "Born 1 May", "Town of birth Little Hask", "Phone", "7"]
+
+
+def test_labels_above_their_fields_go_before_the_values() -> None:
+    """A value below its label, in one or several columns, follows it."""
+    form = Form()
+    for x, label, value in ((20, "First name", "Hedda"), (200, "Last name", "Brooks")):
+        form.say(label, x, 20)
+        form.fill(value, x, 36)
+    form.say("Town", 20, 70)
+    form.fill("Little Hask", 20, 84)
+
+    assert form.split() == ["First name Hedda", "Last name Brooks", "Town Little Hask"]
+
+
+def test_boxes_in_a_row_have_their_own_labels() -> None:
+    """Several boxes in one row are lines of their own, with labels behind or before them, over several lines."""
+    form = Form()
+    for x, label, checked in ((20, "North quay", True), (140, "South quay", False)):
+        form.check(checked, x, 20)
+        form.say(label, x + 16, 20)
+    form.say("Member", 20, 60)
+    form.check(True, 100, 60)
+    form.check(False, 20, 90)
+    form.say("I have read the rules of the", 36, 90)
+    form.say("harbour board", 36, 104)
+
+    assert form.split() == [
+        "☑ North quay",
+        "☐ South quay",
+        "Member ☑",
+        "☐ I have read the rules of the harbour board",
     ]
+
+
+def test_running_text_keeps_its_fields() -> None:
+    """The gaps of a contract are filled in within its sentences."""
+    form = Form()
+    for row in range(3):
+        form.say("this is a line of a long contract that goes on to the", 20, 20 + 14 * row)
+    form.fill("Hedda Brooks", 360, 34, width=80)
+
+    assert len(form.split("text")) == 1
+
+
+def test_a_ruled_table_keeps_its_cells() -> None:
+    """Fields in the cells of a table that rules enclose are its cells."""
+    form = Form()
+    for row, texts in enumerate((("Item", "Sum"), ("Rope", "12"), ("Paint", "30"))):
+        for column, text in enumerate(texts):
+            (form.fill if row else form.say)(text, 20 + 200 * column, 20 + 30 * row)
+    xs, ys = (0, 190, 380), (10, 40, 70, 100)
+    rules = [Rect(0, y, 380, y) for y in ys] + [Rect(x, 10, x, 100) for x in xs]
+    table = Region("table", Rect(0, 10, 380, 100), tuple(form.words), Grid((), (), tuple(rules)))
+
+    assert widgets.split_forms([table], form.fields) == [table]
+
+
+def test_a_value_without_an_appearance_is_read(tmp_path: Path) -> None:
+    """A program that fills in a form may leave the drawing to the reader: the value is in the text all the same."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=400)
+    page.insert_text((60, 110), "Name", fontsize=11)
+    page.insert_text((60, 200), "The rules of the water works are read every year.", fontsize=11)
+    add_field(page, TEXT, (120, 98, 300, 116), "Hedda Brooks")
+    xref = page.annot_xrefs()[0][0]
+    document.xref_set_key(xref, "AP", "null")
+    document.save(tmp_path / "form.pdf")
+
+    text = join_lines(read(tmp_path / "form.pdf"))
+
+    assert "Name Hedda Brooks" in text and text.count("Hedda") == 1

@@ -356,7 +356,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
     placed = _place_words(raw_words, text_blocks, textpage)
     words = _replace_soft_hyphens(_replace_controls(tuple(_build_words(raw_words, text_blocks, placed))))
     is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
-    words = widgets.add_marks(page, words)
+    words = widgets.add_words(widgets.find_fields(page), words)
     return blocks, LayerWords(words, hidden), is_scan
 
 

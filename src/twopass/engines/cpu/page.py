@@ -198,12 +198,15 @@ def _analyse_layout(
     `pixel_rules` are those that are seen in the pixels of a scan.
     """
     bounds = Rect(*page.rect)
-    rules = [*find_rules(blocks), *pixel_rules]
-    shades = list(find_shades(blocks))
+    fields = widgets.find_fields(page)
+    drawn = widgets.drop_borders(blocks, fields) if fields else blocks
+    rules = [*find_rules(drawn), *pixel_rules]
+    shades = list(find_shades(drawn))
     dense = not use_model or layout_regions.is_dense(blocks, words, bounds)
-    regions = [] if dense else widgets.extend_regions(layout_regions.detect(page, blocks, rules, shades), words)
-    regions = add_ruled_tables(regions, rules, shades, words)
-    regions = settle_tables(reading_order.assign_words(regions, words, bounds))
+    regions = [] if dense else layout_regions.detect(page, blocks, rules, shades)
+    regions = add_ruled_tables(widgets.extend_regions(regions, words, fields), rules, shades, words)
+    regions = reading_order.assign_words(regions, words, bounds)
+    regions = settle_tables(widgets.split_forms(regions, fields) if fields else regions)
     regions = layout_regions.add_cell_pictures(reading_order.sort_regions(regions, bounds), blocks)
     return PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
 

@@ -1,61 +1,85 @@
-"""Write the state of a form's check boxes and radio buttons as words where they stand.
+"""Read the fields of a form: their values as words where they stand, and their labels and values as lines.
 
-Text extraction gives the values of text fields and lists already, as their appearance shows them. Of a checked box it
-gives a letter of a symbol font or nothing, of an unchecked one nothing.
+Text extraction gives the values of text fields and lists as their appearance shows them; those without an appearance
+are added. Of a checked box it gives a letter of a symbol font or nothing, of an unchecked one nothing: both become
+marks. The layout model takes many forms for tables or pictures, and puts the labels of several fields into one cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from twopass.document import Rect
+from twopass.document import FieldType, Rect, enclose
+from twopass.engines.cpu import reading_order
 from twopass.engines.cpu.content import Region, StyledWord
+from twopass.engines.cpu.tables import grid_lines
+from twopass.pages import page_annotations
 
 CHECKED, UNCHECKED = "☑", "☐"
-FORM_FIELD = "form field"  # in place of the font's name, for the marks of this module
-HIDDEN = (1, 3)  # PyMuPDF's field_display
-MAX_BOXES = 500  # of a page; each takes 0.5 ms
+FORM_FIELD = "form field"  # in place of the font's name, for the words of this module
+MAX_FIELDS = 500  # of a page
 MAX_MARK_LENGTH = 1  # characters of the mark that a box's appearance shows
-MAX_GAP = 2.5  # of the box's height, between it and the first or last word of its label
-MIN_ROW_OVERLAP = 0.5  # of the smaller height, for a box and a word in one row
+MAX_GAP, MAX_LABEL_GAP = 2.5, 15.0  # of the height, from a box and from a text field to its label
+MIN_ROW_OVERLAP = 0.5  # of the smaller height, for a field and a word in one row
+MAX_LABEL_WORDS = 8  # of a form's line, as a median: fields in lines with more are gaps in running text
+VALUE_SIZE, VALUE_LEADING = 10.0, 1.2  # points; of the size: of values without an appearance
+LETTER_WIDTH = 0.5  # of the type size, of such values
+BORDER = 1.0  # points by which what is drawn for a field may leave its box
+MAX_ABOVE = 2.0  # of the line's height, from a field up to a label above it
+_BOXES = (FieldType.CHECKBOX, FieldType.RADIO)
+_SHOWN = (FieldType.TEXT, FieldType.CHOICE, *_BOXES)
+_PROSE = frozenset({"text", "list-item", reading_order.ORPHAN})
+
+_Row = list[StyledWord]
 
 
-def add_marks(page: Any, words: Sequence[StyledWord]) -> tuple[StyledWord, ...]:
-    """The words with a mark for every box and button, in place of the letter that its appearance shows."""
-    boxes = list(islice(_find_boxes(page), MAX_BOXES))
-    if not boxes:
-        return tuple(words)
-    drawn = {_find_drawn_mark(words, box) for box, _ in boxes}
-    kept = [word for index, word in enumerate(words) if index not in drawn]
-    first = max((word.line for word in words), default=-1) + 1
-    marks = (
-        StyledWord(box, CHECKED if checked else UNCHECKED, first + index, size=box.height, font=FORM_FIELD)
-        for index, (box, checked) in enumerate(boxes)
+@dataclass(frozen=True)
+class PlacedField:
+    """A field that the page shows; `checked` is None for those with a text."""
+
+    box: Rect
+    checked: bool | None
+    value: str
+
+
+def find_fields(page: Any) -> tuple[PlacedField, ...]:
+    """The fields of a page that is not rotated, in points of it."""
+    width, height = page.rect.width, page.rect.height
+    fields = (field for field in page_annotations.iterate_fields(page) if not field.hidden and field.type in _SHOWN)
+    return tuple(
+        PlacedField(
+            Rect(box.x0 * width, box.y0 * height, box.x1 * width, box.y1 * height), field.checked, field.value or ""
+        )
+        for field in islice(fields, MAX_FIELDS)
+        if (box := field.box)
     )
-    return (*kept, *marks)
 
 
-def _find_boxes(page: Any) -> Iterator[tuple[Rect, bool]]:
-    """Yield each visible check box and radio button, and whether it is checked."""
-    import pymupdf
-
-    if page.first_widget is None:
-        return
-    for widget in page.widgets(types=(pymupdf.PDF_WIDGET_TYPE_CHECKBOX, pymupdf.PDF_WIDGET_TYPE_RADIOBUTTON)):
-        box = Rect(*widget.rect)
-        if widget.field_display not in HIDDEN and box.area > 0:
-            yield box, _is_checked(page, widget)
+# ---- their words ----
 
 
-def _is_checked(page: Any, widget: Any) -> bool:
-    """Whether the box shows that it is checked; without a state of its own, what its field says."""
-    kind, state = page.parent.xref_get_key(widget.xref, "AS")
-    if kind == "name":
-        return bool(state != "/Off")
-    return widget.field_value not in (None, False, "", "Off")
+def add_words(fields: Sequence[PlacedField], words: Sequence[StyledWord]) -> tuple[StyledWord, ...]:
+    """The words with a mark for every box, in place of the letter that it shows, and with values that are not shown."""
+    if not fields:
+        return tuple(words)
+    boxes = [field for field in fields if field.checked is not None]
+    drawn = {_find_drawn_mark(words, field.box) for field in boxes}
+    kept = [word for index, word in enumerate(words) if index not in drawn]
+    line = max((word.line for word in words), default=-1) + 1
+    for field in boxes:
+        mark = CHECKED if field.checked else UNCHECKED
+        kept.append(StyledWord(field.box, mark, line, size=field.box.height, font=FORM_FIELD))
+        line += 1
+    for field in fields:
+        is_missing = field.checked is None and not any(field.box.contains(word.box.centre) for word in words)
+        for row in _set_value(field) if is_missing and field.value else ():
+            kept += [replace(word, line=line) for word in row]
+            line += 1
+    return tuple(kept)
 
 
 def _find_drawn_mark(words: Sequence[StyledWord], box: Rect) -> int | None:
@@ -64,30 +88,170 @@ def _find_drawn_mark(words: Sequence[StyledWord], box: Rect) -> int | None:
     return inside[0] if len(inside) == 1 and len(words[inside[0]].text) <= MAX_MARK_LENGTH else None
 
 
-def extend_regions(regions: Sequence[Region], words: Sequence[StyledWord]) -> list[Region]:
-    """Enlarge regions to include the boxes beside their words: the layout model sees only their labels."""
+def _set_value(field: PlacedField) -> Iterator[_Row]:
+    """Yield the lines of a value that no appearance shows, as a program would set them in its box."""
+    lines = [line.split() for line in field.value.splitlines() if line.strip()]
+    size = min(VALUE_SIZE, field.box.height / (VALUE_LEADING * max(len(lines), 1)))
+    for number, line in enumerate(lines):
+        x, y = field.box.x0, field.box.y0 + VALUE_LEADING * size * number
+        row = []
+        for text in line:
+            box = Rect(x, y, x + LETTER_WIDTH * size * len(text), y + size)
+            row.append(StyledWord(box, text, 0, size=size, font=FORM_FIELD))
+            x = box.x1 + LETTER_WIDTH * size
+        yield row
+
+
+# ---- their regions ----
+
+
+def drop_borders(blocks: Sequence[Any], fields: Sequence[PlacedField]) -> list[Any]:
+    """The blocks without what is drawn for the fields: their borders are no rules of a table."""
+    boxes = [field.box.grow(BORDER) for field in fields]
+    return [block for block in blocks if block["type"] != 3 or not _is_inside(Rect(*block["bbox"]), boxes)]
+
+
+def _is_inside(drawing: Rect, boxes: Iterable[Rect]) -> bool:
+    corners = (drawing.x0, drawing.y0), (drawing.x1, drawing.y1)
+    return any(all(map(box.contains, corners)) for box in boxes)
+
+
+def extend_regions(
+    regions: Sequence[Region], words: Sequence[StyledWord], fields: Sequence[PlacedField]
+) -> list[Region]:
+    """Enlarge regions to include the fields beside their words: the layout model sees only their labels."""
     extended = list(regions)
-    for mark in words:
-        if mark.font != FORM_FIELD or any(region.box.contains(mark.box.centre) for region in extended):
+    for field in fields:
+        if any(region.box.contains(field.box.centre) for region in extended):
             continue
-        label = _find_label(mark, words)
+        label = _find_label(field, words, fields)
         index = next((i for i, region in enumerate(extended) if label and region.box.contains(label.box.centre)), None)
         if index is not None:
-            extended[index] = replace(extended[index], box=extended[index].box.union(mark.box))
+            extended[index] = replace(extended[index], box=extended[index].box.union(field.box))
     return extended
 
 
-def _find_label(mark: StyledWord, words: Sequence[StyledWord]) -> StyledWord | None:
-    """The nearest word in the row of a box: behind it, or else before it."""
-    reach = MAX_GAP * mark.box.height
-    row = [word for word in words if word.font != FORM_FIELD and _is_in_row(mark.box, word.box)]
-    behind = [word for word in row if 0 <= word.box.x0 - mark.box.x1 + 1 <= reach]
-    before = [word for word in row if 0 <= mark.box.x0 - word.box.x1 + 1 <= reach]
-    if behind:
+def _find_label(field: PlacedField, words: Sequence[StyledWord], fields: Sequence[PlacedField]) -> StyledWord | None:
+    """The nearest word in the row of a field: behind a box, or else before it; before a field with a text."""
+    is_box = field.checked is not None
+    reach = (MAX_GAP if is_box else MAX_LABEL_GAP) * field.box.height
+    row = [word for word in words if not _is_of_field(word, fields) and is_in_row(field.box, word.box)]
+    behind = [word for word in row if 0 <= word.box.x0 - field.box.x1 + 1 <= reach]
+    before = [word for word in row if 0 <= field.box.x0 - word.box.x1 + 1 <= reach]
+    if is_box and behind:
         return min(behind, key=lambda word: word.box.x0)
     return max(before, key=lambda word: word.box.x1, default=None)
 
 
-def _is_in_row(one: Rect, other: Rect) -> bool:
+def is_in_row(one: Rect, other: Rect) -> bool:
     overlap = one.overlap_y(other)
     return overlap >= MIN_ROW_OVERLAP * min(one.height, other.height) > 0
+
+
+def _is_of_field(word: StyledWord, fields: Iterable[PlacedField]) -> bool:
+    return word.font == FORM_FIELD or _find_field(word, fields) is not None
+
+
+def _find_field(word: StyledWord, fields: Iterable[PlacedField]) -> PlacedField | None:
+    """The field that a word is a value of; words in a box that is drawn over its label are none."""
+    is_mark = word.text in (CHECKED, UNCHECKED) and word.font == FORM_FIELD
+    return next((f for f in fields if (f.checked is None) != is_mark and f.box.contains(word.box.centre)), None)
+
+
+def split_forms(regions: Sequence[Region], fields: Sequence[PlacedField]) -> list[Region]:
+    """The regions, with those that are forms as lines of a label and its value each, whatever they are labelled.
+
+    Tables that rules enclose stay tables, and running text with gaps to fill in stays text.
+    """
+    split: list[Region] = []
+    for region in regions:
+        own = [field for field in fields if region.box.contains(field.box.centre)]
+        if own and region.words and not _is_ruled(region) and not _is_running(region, own):
+            split += _split_form(region, own)
+        else:
+            split.append(region)
+    return split
+
+
+def _is_ruled(region: Region) -> bool:
+    if region.grid is None:
+        return False
+    lines = grid_lines.find_lines(region.box, region.grid, region.words)
+    return lines.closed and min(lines.xs.slots, lines.ys.slots) > 1
+
+
+def _is_running(region: Region, fields: Sequence[PlacedField]) -> bool:
+    """Whether a text has fields in its lines, as contracts have: most lines have none, or many words beside them."""
+    if region.label not in _PROSE:
+        return False
+    rows = reading_order.group_rows(region.words)
+    filled = [row for row in rows if any(is_in_row(field.box, _enclose(row)) for field in fields)]
+    begins_with_mark = any(row[0].text in (CHECKED, UNCHECKED) for row in rows)
+    words = statistics.median(sum(not _is_of_field(word, fields) for word in row) for row in filled or rows)
+    return not begins_with_mark and (words > MAX_LABEL_WORDS or 2 * len(filled) < len(rows))
+
+
+def _enclose(row: Sequence[StyledWord]) -> Rect:
+    return enclose([word.box for word in row])
+
+
+def _split_form(region: Region, fields: Sequence[PlacedField]) -> Iterator[Region]:
+    """Yield a region for each line of a form: a label with its value, a box with its label, or a text alone."""
+    lines: list[_Row] = []
+    for row in reading_order.group_rows(region.words):
+        for part in _split_row(row, fields):
+            if lines and _continues(lines[-1], part, fields):
+                lines[-1] += part
+            elif (label := _find_above(lines, part, fields)) is not None:
+                lines[label] += part
+            else:
+                lines.append(part)
+    for line in lines:
+        yield Region("text", _enclose(line), tuple(line))
+
+
+def _split_row(row: Sequence[StyledWord], fields: Sequence[PlacedField]) -> Iterator[_Row]:
+    """Yield the parts of a row: a value ends one, a box with a label behind it begins one, wide gaps divide labels."""
+    part: _Row = [row[0]]
+    owner = _find_field(row[0], fields)
+    for index, word in enumerate(row[1:], 1):
+        field = _find_field(word, fields)
+        if owner is not field and owner is not None:
+            is_new = owner.checked is None or len(part) > 1  # a box alone has its label behind it
+        elif field is not None:
+            is_new = field is not owner and field.checked is not None and _has_label_behind(field, row[index + 1 :])
+        else:
+            is_new = word.box.x0 - part[-1].box.x1 > MAX_GAP * word.box.height
+        if is_new:
+            yield part
+            part = []
+        part.append(word)
+        owner = field
+    yield part
+
+
+def _has_label_behind(field: PlacedField, following: Sequence[StyledWord]) -> bool:
+    return bool(following) and following[0].box.x0 - field.box.x1 <= MAX_GAP * field.box.height
+
+
+def _continues(line: Sequence[StyledWord], part: Sequence[StyledWord], fields: Sequence[PlacedField]) -> bool:
+    """Whether a part without a field is a further line of the label behind a box."""
+    is_label = line[0].text in (CHECKED, UNCHECKED) and not any(_is_of_field(word, fields) for word in part)
+    below, last = _enclose(part), line[-1].box
+    is_next = 0 < below.centre[1] - last.centre[1] <= MAX_ABOVE * last.height
+    return is_label and is_next and below.x0 >= line[0].box.x1
+
+
+def _find_above(lines: Sequence[_Row], part: Sequence[StyledWord], fields: Sequence[PlacedField]) -> int | None:
+    """The index of the label above a value that has none before it."""
+    if not _is_of_field(part[0], fields) or part[0].text in (CHECKED, UNCHECKED):
+        return None
+    field = _find_field(part[0], fields)
+    box = field.box if field else part[0].box
+    for index in reversed(range(len(lines))):
+        above = _enclose(lines[index])
+        if any(_is_of_field(word, fields) for word in lines[index]):
+            continue
+        if above.overlap_x(box) > 0 and 0 < box.y0 - above.centre[1] <= MAX_ABOVE * above.height:
+            return index
+    return None
