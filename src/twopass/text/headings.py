@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from twopass.document import FURNITURE, Element, Flag, Kind, OutlineEntry
 from twopass.text import prose
@@ -22,7 +24,7 @@ _MAX_HEADING_LENGTH = 200  # characters: longer text is not promoted to a headin
 _MAY_HEAD = FURNITURE | {Kind.TEXT}  # if the outline names it
 _MIN_PREFIX = 8  # characters: a shorter title that begins like another one is not the same title
 _NUMBERING = re.compile(
-    r"\s*(?:(?P<name>(?i:chapter|section|part|appendix|annex|kapitel|abschnitt|teil|anhang|chapitre|partie|§))\s*"
+    r"\s*(?:(?P<name>(?i:chapter|section|article|part|appendix|annex|kapitel|abschnitt|artikel|teil|anhang|chapitre|partie|§))\s*"
     r"(?P<named>\d+(?:\.\d+)*|[IVXLC]+\b|[A-Z]\b)(?P<after>[.:)–-]*)"
     r"|[第제]\s*(?P<cjk>[0-9一二三四五六七八九十百]+)\s*(?P<unit>[编部章节條条편부장절조])"
     r"|(?P<plain>\d{1,3}(?:\.\d{1,3})*)(?:[.):：、]\s*(?=\S)(?!\d)|\s+(?=\S))"
@@ -30,6 +32,31 @@ _NUMBERING = re.compile(
     r"|(?P<letter>[A-Z](?:\.\d{1,3})+)[.)]?\s+|(?P<single>[A-Z]|[IVX]{2,5})[.)]\s+)"
 )
 _UNIT_DEPTHS = {"节": 2, "절": 2, "條": 3, "条": 3, "조": 3}
+
+
+class Scheme(StrEnum):
+    """A way to number headings; those with a name stand in the order in which documents nest them."""
+
+    PART = "part"
+    CHAPTER = "chapter"
+    SECTION = "section"
+    ARTICLE = "article"
+    ANNEX = "annex"
+    UNIT = "unit"  # Chinese and Korean ones, whose depth the unit says
+    ROMAN = "roman"
+    LETTER = "letter"
+    PLAIN = "plain"
+
+
+_NAMED = (Scheme.PART, Scheme.CHAPTER, Scheme.SECTION, Scheme.ARTICLE)
+_SCHEMES = {
+    "part": Scheme.PART, "teil": Scheme.PART, "partie": Scheme.PART,
+    "chapter": Scheme.CHAPTER, "kapitel": Scheme.CHAPTER, "chapitre": Scheme.CHAPTER,
+    "section": Scheme.SECTION, "abschnitt": Scheme.SECTION, "§": Scheme.SECTION,
+    "article": Scheme.ARTICLE, "artikel": Scheme.ARTICLE,
+    "appendix": Scheme.ANNEX, "annex": Scheme.ANNEX, "anhang": Scheme.ANNEX,
+}  # fmt: skip
+_ROMAN = re.compile(r"[IVX]+")
 _COMMON_TITLE_LIST = (
     "abstract/summary/executive summary/introduction/conclusion/conclusions/references/bibliography/acknowledgements"
     "/acknowledgments/appendix/annex/foreword/preface/contents/table of contents/glossary/index"
@@ -53,6 +80,7 @@ class Numbering:
     text: str
     depth: int
     rest: str
+    scheme: Scheme = Scheme.PLAIN
 
 
 def parse_numbering(text: str) -> Numbering | None:
@@ -64,7 +92,15 @@ def parse_numbering(text: str) -> Numbering | None:
     displayed = next(group[name] for name in ("named", "cjk", "plain", "glued", "letter", "single") if group[name])
     depth = _UNIT_DEPTHS.get(group["unit"] or "", 1 + displayed.removesuffix(".0").count("."))
     rest = text[match.end() :].strip(" \t\n.:|–—-")
-    return Numbering(displayed, min(depth, MAX_LEVEL), rest)
+    return Numbering(displayed, min(depth, MAX_LEVEL), rest, _find_scheme(group))
+
+
+def _find_scheme(group: Mapping[str, str | None]) -> Scheme:
+    if name := group["name"]:
+        return _SCHEMES[name.lower()]
+    if single := group["single"]:
+        return Scheme.ROMAN if _ROMAN.fullmatch(single) else Scheme.LETTER
+    return Scheme.LETTER if group["letter"] else Scheme.UNIT if group["cjk"] else Scheme.PLAIN
 
 
 def fold_title(title: str) -> str:
@@ -86,9 +122,19 @@ class Outline:
     entries: tuple[OutlineEntry, ...]
     entry_by_element: Mapping[int, int]  # index of the heading in the elements -> index in `entries`
 
+    root_levels: int = 0  # of entries for the document itself, below which all others are
+
     @property
     def element_by_entry(self) -> dict[int, int]:
         return {entry: element for element, entry in self.entry_by_element.items()}
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all entries have one level, which then says nothing about the headings."""
+        return len({entry.level for entry in self.entries if entry.level > self.root_levels}) < 2
+
+    def get_level(self, entry: int) -> int:
+        return min(max(1, self.entries[entry].level - self.root_levels), MAX_LEVEL)
 
 
 def match_outline(outline: Iterable[OutlineEntry], elements: Sequence[Element]) -> Outline:
@@ -104,7 +150,14 @@ def match_outline(outline: Iterable[OutlineEntry], elements: Sequence[Element]) 
         heading = _find_heading(entry, elements, candidates, entry_by_element)
         if heading is not None:
             entry_by_element[heading] = entry_index
-    return Outline(entries, entry_by_element)
+    sections = {entry for index, entry in entry_by_element.items() if elements[index].kind is not Kind.TITLE}
+    has_root = len(entries) > 1 and 0 not in sections and _is_root(entries)
+    return Outline(entries, entry_by_element, entries[0].level if has_root else 0)
+
+
+def _is_root(entries: Sequence[OutlineEntry]) -> bool:
+    """Whether the first entry is above all others, as the document's title is."""
+    return all(entry.level > entries[0].level for entry in entries[1:])
 
 
 def _find_heading(
@@ -174,16 +227,14 @@ def _keep_one_title(elements: list[Element]) -> list[Element]:
 
 
 def _find_levels(elements: Sequence[Element], outline: Outline) -> dict[int, int]:
-    """The level of each section heading by its index: from its numbering, the outline, its hint, or a guess."""
+    """The level of each section heading by its index: from the outline, its numbering, its hint, or a guess."""
     headings = [index for index, e in enumerate(elements) if e.is_body and e.kind is Kind.SECTION_HEADER]
-    depths = {i: numbering.depth for i in headings if (numbering := parse_numbering(elements[i].text))}
-    shift = find_level_shift(outline, depths)
-    known = {
-        index: max(1, outline.entries[outline.entry_by_element[index]].level - shift)
-        for index in headings
-        if index in outline.entry_by_element
-    }
-    known |= depths
+    numbered = _rank_numberings(elements, headings)
+    known = {i: outline.get_level(outline.entry_by_element[i]) for i in headings if i in outline.entry_by_element}
+    if outline.is_flat:
+        known |= {index: level for index, (_, level) in numbered.items()}
+    else:
+        known = _extend(known, numbered)
     level_of_hint = _learn_hints(elements, known)
     ranks = {hint: rank for rank, hint in enumerate(sorted({_hint(elements[i]) for i in headings}), start=1)}
     levels: dict[int, int] = {}
@@ -197,17 +248,79 @@ def _find_levels(elements: Sequence[Element], outline: Outline) -> dict[int, int
     return levels
 
 
-def find_level_shift(outline: Outline, depths: Mapping[int, int]) -> int:
-    """How many levels the outline is deeper than the numbering: 1 if it puts everything under the title.
+def _extend(known: Mapping[int, int], numbered: Mapping[int, tuple[Scheme, int]]) -> dict[int, int]:
+    """The levels that the outline knows, and those of numbered headings that it leaves out, on the same scale."""
+    offsets: dict[Scheme, Counter[int]] = defaultdict(Counter)
+    for index, (scheme, level) in numbered.items():
+        if index in known:
+            offsets[scheme][known[index] - level] += 1
+    extended = {
+        index: min(max(1, level + (offsets[scheme].most_common(1)[0][0] if offsets[scheme] else 0)), MAX_LEVEL)
+        for index, (scheme, level) in numbered.items()
+    }
+    return {**extended, **known}
 
-    `depths` are the depths of numbered headings by their index in the elements.
+
+def _rank_numberings(elements: Sequence[Element], headings: Sequence[int]) -> dict[int, tuple[Scheme, int]]:
+    """The scheme and the level of each numbered heading by its index: parts above chapters, 1 below A below I.
+
+    A scheme is below another one that begins before it and goes on after it; below parts and chapters it always is.
     """
-    gaps = Counter(
-        outline.entries[entry].level - depths[index]
-        for index, entry in outline.entry_by_element.items()
-        if index in depths
-    )
-    return gaps.most_common(1)[0][0] if gaps else 0
+    found = _tell_letters({i: numbering for i in headings if (numbering := parse_numbering(elements[i].text))})
+    by_scheme: dict[Scheme, list[int]] = defaultdict(list)
+    for index, numbering in found.items():
+        by_scheme[numbering.scheme].append(index)
+    levels = {}
+    for index, numbering in found.items():
+        scheme = numbering.scheme
+        above = [other for other in by_scheme if _is_above(other, scheme, by_scheme)]
+        depths = [found[other].depth for other in by_scheme[scheme]]
+        first = min(depths) if any(other in _NAMED for other in above) else 1
+        larger = _count_larger(elements, headings, by_scheme[scheme]) if scheme is Scheme.PLAIN and not above else 0
+        levels[index] = scheme, min(len(above) + larger + 1 + numbering.depth - first, MAX_LEVEL)
+    return levels
+
+
+def _tell_letters(found: Mapping[int, Numbering]) -> dict[int, Numbering]:
+    """The numberings, with I, V and X as letters where they follow H, U and W, or where no II or IV is."""
+    is_roman = any(n.scheme is Scheme.ROMAN and len(n.text) > 1 for n in found.values())
+    told, last = {}, ""
+    for index, numbering in found.items():
+        if numbering.scheme is Scheme.ROMAN and len(numbering.text) == 1:
+            follows = last == chr(ord(numbering.text) - 1)
+            scheme = Scheme.ROMAN if is_roman and not follows else Scheme.LETTER
+            numbering = replace(numbering, scheme=scheme)
+        if numbering.scheme is Scheme.LETTER:
+            last = numbering.text
+        told[index] = numbering
+    return told
+
+
+def _is_above(other: Scheme, scheme: Scheme, by_scheme: Mapping[Scheme, Sequence[int]]) -> bool:
+    if other is scheme or {other, scheme} & {Scheme.ANNEX, Scheme.UNIT}:
+        return False
+    if other in _NAMED or scheme in _NAMED:
+        if other in _NAMED and scheme in _NAMED:
+            return _NAMED.index(other) < _NAMED.index(scheme)
+        return other in _NAMED and by_scheme[other][0] < max(by_scheme[scheme])
+    first = by_scheme[scheme][0]
+    return by_scheme[other][0] < first < max(by_scheme[other])
+
+
+def _count_larger(elements: Sequence[Element], headings: Sequence[int], numbered: Sequence[int]) -> int:
+    """1 if headings in larger type stand above the numbered ones, several times: these are then their subsections."""
+    hints = [hint for index in numbered if (hint := _hint(elements[index]))]
+    if not hints:
+        return 0
+    larger = [
+        index
+        for index in headings
+        if 0 < _hint(elements[index]) < min(hints)
+        and not parse_numbering(elements[index].text)
+        and not _is_common_title(elements[index].text)
+    ]
+    sections = [bisect_left(numbered, index) for index in larger]
+    return int(len({n for n in sections if n < len(numbered)}) > 1 and sections[0] == 0)
 
 
 def _hint(element: Element) -> int:

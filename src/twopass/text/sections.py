@@ -63,19 +63,13 @@ def _find_outline_starts(
 ) -> list[_SectionStart]:
     """Section starts for the outline entries that no heading matches."""
     matched = outline.element_by_entry
-    depths = {
-        index: numbering.depth
-        for index in outline.entry_by_element
-        if (numbering := headings.parse_numbering(elements[index].text))
-    }
-    shift = headings.find_level_shift(outline, depths)
     starts: list[_SectionStart] = []
     for entry_index, entry in enumerate(outline.entries):
         is_title = title is not None and headings.fold_title(entry.title) == headings.fold_title(title)
         if entry_index in matched or is_title or (entry.page is not None and entry.page not in pages):
             continue
         numbering = headings.parse_numbering(entry.title)
-        level = numbering.depth if numbering else min(max(1, entry.level - shift), headings.MAX_LEVEL)
+        level = numbering.depth if numbering and outline.is_flat else outline.get_level(entry_index)
         text = prose.to_one_line(numbering.rest if numbering and numbering.rest else entry.title)
         index = _find_start_index(entry_index, elements, outline, starts)
         starts.append(_SectionStart(index, level, numbering.text if numbering else None, text))
