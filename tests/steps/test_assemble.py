@@ -23,7 +23,7 @@ from tests.fakes.documents import (
     metas,
     plain_table,
 )
-from twopass.document import Box, Checkpoint, Meta, Problem, Status
+from twopass.document import Box, Checkpoint, Kind, Meta, Problem, Status
 from twopass.errors import Code
 from twopass.steps import assemble
 
@@ -145,3 +145,25 @@ def test_the_problems_of_pages_are_problems_of_the_document() -> None:
     document = build_document(page)
 
     assert (document.problems, document.status) == ((problem,), Status.PARTIAL_SUCCESS)
+
+
+def test_numbered_paragraphs_whose_numbers_go_on_are_items() -> None:
+    """Readers label some of them paragraphs: beside items, and beside each other, they are items, also over pages."""
+    first = checkpoint(
+        1, element("text", "157. Anna."), element("list_item", "158. Ben."), element("list_item", "a. the lights;")
+    )
+    second = checkpoint(
+        2, element("text", "159. **Cid**.", markdown="159\\. **Cid**."), element("text", "2024. A year.")
+    )
+
+    elements = build_document(first, second).elements
+
+    assert [e.kind for e in elements] == [Kind.LIST_ITEM] * 4 + [Kind.TEXT]
+    assert elements[3].markdown == "159. **Cid**."
+
+
+def test_a_number_without_a_neighbour_begins_a_paragraph() -> None:
+    """A single numbered paragraph, or numbers that run backwards, are no list."""
+    texts = ["3. Anna.", "1. Ben.", "7) Cid.", "8. Dan."]
+
+    assert {e.kind for e in build_document(checkpoint(1, *(element("text", t) for t in texts))).elements} == {Kind.TEXT}

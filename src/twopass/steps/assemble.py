@@ -25,8 +25,19 @@ from twopass.document import (
     derive_status,
 )
 from twopass.families import captions
-from twopass.text import broken_words, continuations, footnotes, headings, links, page_furniture, prose, sections
+from twopass.text import (
+    broken_words,
+    continuations,
+    footnotes,
+    headings,
+    links,
+    list_items,
+    page_furniture,
+    prose,
+    sections,
+)
 
+_ESCAPED_NUMBER = re.compile(r"\A(\d+)\\([.)])")
 _NUMBERED_CAPTION = re.compile(r"\s*(?:table|figure|fig\.|abb\.|tab\.|표|그림|表|图|图表|図)\s*\d+[.:\s]\s*\S", re.I)
 
 
@@ -46,7 +57,7 @@ def document(
     elements = [_correct_caption(element) for element in everything if not element.is_hidden]
     elements = broken_words.join(elements, {page.number: page.language for page in pages})
     elements = links.attach(elements, {page.number: page.links for page in pages})
-    elements = page_furniture.mark(elements)
+    elements = _mark_numbered(page_furniture.mark(elements))
     # 2) captions and footnotes with their parents
     elements = _link_footnotes(captions.link(elements, labels_differ=False))
     # 3) headings and sections
@@ -110,6 +121,20 @@ def _correct_caption(element: Element) -> Element:
     if element.kind is Kind.SECTION_HEADER and _NUMBERED_CAPTION.match(element.text):
         return element.model_copy(update={"kind": Kind.CAPTION, "category": Kind.CAPTION.category, "level": None})
     return element
+
+
+def _mark_numbered(elements: Sequence[Element]) -> list[Element]:
+    """Make numbered paragraphs list items if their numbers go on: readers label one of them so and the next not."""
+    may_be = [n for n, e in enumerate(elements) if e.is_body and e.kind in (Kind.TEXT, Kind.LIST_ITEM)]
+    numbered = {may_be[n] for n in list_items.find_sequences([elements[index].text for index in may_be])}
+    return [_to_list_item(element) if n in numbered else element for n, element in enumerate(elements)]
+
+
+def _to_list_item(element: Element) -> Element:
+    if element.kind is Kind.LIST_ITEM:
+        return element
+    kind, markdown = Kind.LIST_ITEM, _ESCAPED_NUMBER.sub(r"\1\2", element.markdown)
+    return element.model_copy(update={"kind": kind, "category": kind.category, "markdown": markdown})
 
 
 def _join_title(elements: Iterable[Element]) -> str | None:

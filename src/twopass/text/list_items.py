@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Sequence
 
 from twopass.text import prose
 
@@ -38,6 +39,28 @@ def parse(text: str) -> tuple[str, str]:
 def get_number(marker: str) -> int | None:
     """The number of an item; None for a bullet."""
     return int(marker[:-2]) if marker[:1].isdecimal() else None
+
+
+_MAX_PARAGRAPH = 999  # larger numbers at the beginning of a paragraph are years and amounts
+_MAX_APART = 40  # numbered texts between two neighbours: the items of a list below one of them
+
+
+def find_sequences(texts: Sequence[str]) -> set[int]:
+    """The indices of texts that begin with a number whose neighbour another text begins with, in the right order."""
+    found = [(index, marker) for index, text in enumerate(texts) if (marker := _get_marker(text))]
+    return {
+        index
+        for n, (index, (number, kind)) in enumerate(found)
+        if (number - 1, kind) in {marker for _, marker in found[max(n - _MAX_APART, 0) : n]}
+        or (number + 1, kind) in {marker for _, marker in found[n + 1 : n + 1 + _MAX_APART]}
+    }
+
+
+def _get_marker(text: str) -> tuple[int, str] | None:
+    """The number of a text and the sign behind it."""
+    marker = parse(text)[0] if _NUMBERED.match(text) else ""
+    number = get_number(marker)
+    return (number, get_kind(marker)) if number is not None and number <= _MAX_PARAGRAPH else None
 
 
 def get_kind(marker: str) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from twopass.document import Rect, enclose
 from twopass.engines.cpu.content import Region, StyledWord
-from twopass.engines.cpu.formulas import symbols
+from twopass.engines.cpu.formulas import glyphs, symbols
 from twopass.engines.cpu.formulas.glyphs import add_latex
 from twopass.engines.cpu.formulas.latex import Glyph, write_latex
 from twopass.engines.cpu.page import read_page
@@ -364,3 +364,21 @@ def test_a_stray_sign_that_touches_a_formula_belongs_to_it() -> None:
 
     assert [[w.text for w in region.words] for region in merged] == [["x", "√"]]
     assert [[w.text for w in region.words] for region in apart] == [["x"], ["b"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("d2 + 9 = 34", "formula"),
+        ("x ≤ sin y + max(a, b)", "formula"),
+        ("Results for n = 12", "section-header"),
+        ("3.1 A + B", "section-header"),
+        ("Q & A", "section-header"),
+    ],
+)
+def test_a_line_of_a_formula_is_no_heading(text: str, label: str) -> None:
+    """What says that two terms are equal, in letters and not in words, is a formula, whatever the model calls it."""
+    words = tuple(StyledWord(Rect(20.0 * n, 0, 20.0 * n + 15, 10), part, 0) for n, part in enumerate(text.split()))
+    regions = [Region("section-header", Rect(0, 0, 200, 10), words), Region("text", Rect(0, 20, 200, 30), words)]
+
+    assert [region.label for region in glyphs.label_formulas(regions)] == [label, "text"]

@@ -20,6 +20,24 @@ MAX_ORPHAN = 3  # characters of an orphan that may be a piece of a formula, such
 _INVISIBLE = re.compile("[\ufe00-\ufe0f\u2061-\u2064]")  # selects a form of a letter, or is an invisible operator
 
 
+_RELATION = re.compile(r"[=≈≠≡≤≥<>∝∑∫√]")
+_WORD = re.compile(
+    r"(?<![^\W\d_])(?!(?:sin|cos|tan|cot|log|exp|lim|max|min|sup|inf|det|mod|gcd|arg|deg|dim|ker)(?![^\W\d_]))[^\W\d_]{3,}"
+)  # of prose, not the name of a function
+
+
+def label_formulas(regions: Sequence[Region]) -> list[Region]:
+    """The regions, with those labelled headings that are lines of a formula labelled so."""
+    return [
+        replace(r, label="formula") if r.label in ("title", "section-header") and _is_formula(r) else r for r in regions
+    ]
+
+
+def _is_formula(region: Region) -> bool:
+    text = " ".join(word.text for word in region.words)
+    return bool(_RELATION.search(text)) and not _WORD.search(text)
+
+
 def add_latex(page: Any, blocks: Sequence[Any], regions: Sequence[Region]) -> list[Region]:
     """The regions, the formulas among them with their LaTeX where it is certain; other pages cost nothing."""
     if not any(region.label == "formula" for region in regions):
