@@ -170,6 +170,12 @@ def is_one_word(left: str, right: str, language: str | None) -> bool:
     return whole and not all(halves)
 
 
+def are_two_words(left: str, right: str, language: str | None) -> bool:
+    """Whether the language has both halves, and not the whole word."""
+    whole, *halves = (_is_listed(word.casefold(), (language or "")[:2]) for word in (left + right, left, right))
+    return all(halves) and not whole
+
+
 def restore_line_ends(words: str) -> str:
     """The words of lines, with a line end instead of the blank behind each hyphen that may break a word."""
     return _BLANK.sub("\n", words)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from twopass.document import Rect
 from twopass.engines.cpu import layer_words
-from twopass.engines.cpu.content import StyledWord
+from twopass.engines.cpu.content import StyledRun, StyledWord
 from twopass.text import symbol_fonts
 
 TIMES = pymupdf.Font("tiro")
@@ -224,3 +224,23 @@ def test_words_carry_the_style_of_their_fonts() -> None:
         "H2O,": [(1, 2, "_")],
         "half.": [(0, 1, "b")],
     }
+
+
+def test_doubled_quotes_are_marks_and_their_styles_stay() -> None:
+    """Quotation marks take the place of doubled signs, but not in code, and the style behind them keeps its letters."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=400, height=200)
+        page.insert_text((20, 50), "He said ``no''", fontname="tiro")
+        page.insert_text((20, 80), "x = ``ls''", fontname="cour")
+        _, layer, _ = layer_words.extract(page)
+
+    assert [word.text for word in layer.words] == ["He", "said", "“no”", "x", "=", "``ls''"]
+
+
+def test_the_runs_of_a_word_move_with_its_quotes() -> None:
+    """Characters behind a doubled sign are one place earlier."""
+    word = StyledWord(Rect(0, 0, 40, 10), "``bold''", 0, runs=(StyledRun(2, 6, "b"),))
+
+    (replaced,) = layer_words._replace_quotes((word,))
+
+    assert replaced.text[slice(*replaced.runs[0][:2])] == "bold"

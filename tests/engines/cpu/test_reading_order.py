@@ -255,6 +255,30 @@ def test_a_drop_cap_that_is_a_word_stays_one() -> None:
     assert join(reading_order.group_rows([cap, *_number(place(lines))]))[0] == "A village lies here"
 
 
+@pytest.mark.parametrize(
+    ("letter", "first", "expected"),
+    [
+        ("A", "storm of the winter", "A storm of"),
+        ("A", "ll the boats of the town", "All the"),
+        ("I", "was in the town and it", "I was"),
+        ("I", "n the winter of the year", "In the"),
+        ("O", "strey is the town of the", "Ostrey is"),
+        ("Y", "el barco de los del puerto en", "Y el"),
+        ("E", "l barco de los del puerto en", "El barco"),
+    ],
+)
+def test_a_drop_cap_is_a_word_if_the_language_says_so(letter: str, first: str, expected: str) -> None:
+    """Word lists decide between "A storm" and "All": no other word of the page has to repeat them."""
+    cap = StyledWord(Rect(0, 0, 28, 46), letter, 0, 36)
+    lines: list[tuple[float, float, str]] = [
+        (32, 15, first),
+        (32, 29, "de la" if letter in "YE" else "and of"),
+        (32, 43, "x"),
+    ]
+
+    assert join(reading_order.group_rows([cap, *_number(place(lines))]))[0].startswith(expected)
+
+
 def _number(words: list[StyledWord]) -> list[StyledWord]:
     return [StyledWord(w.box, w.text, w.line + 1, w.size, block=w.block + 1) for w in words]
 

@@ -54,6 +54,16 @@ def test_a_letter_spaced_heading_is_words(tmp_path: Path) -> None:
     assert read_lines(document, tmp_path) == ["WATER REPORT", SENTENCE]
 
 
+@pytest.mark.parametrize("title", ["OLMo2 for Boats", "REPORT OF 2024", "Model-X2: Rivers & Lakes", "2 OLMo 2 Furious"])
+def test_digits_and_signs_are_parts_of_spaced_words(tmp_path: Path, title: str) -> None:
+    """A title with space between its letters keeps its digits and hyphens in their words, and its words apart."""
+    document, page = new_page()
+    draw_letters(page, title, 60, 60, 5, 16, "hebo")
+    page.insert_text((60, 100), SENTENCE)
+
+    assert read_lines(document, tmp_path) == [title, SENTENCE]
+
+
 @pytest.mark.parametrize("spacing", [2.2, 2.6, 2.8])
 def test_spaced_letters_with_kerning_are_words(tmp_path: Path, spacing: float) -> None:
     """Kerning brings some letters so close that MuPDF leaves them together; they are pieces of the same words."""

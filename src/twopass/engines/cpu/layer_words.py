@@ -23,8 +23,9 @@ from twopass.engines.cpu.content import StyledRun, StyledWord
 from twopass.pages import source_files
 from twopass.pages.lying_fonts import full_font_names
 from twopass.pages.text_layer import TextLayer
-from twopass.text import direction, symbol_fonts
+from twopass.text import direction, quotes, symbol_fonts
 from twopass.text.prose import is_garbage
+from twopass.text.quotes import Quote
 
 # ---- letters, and the words that they form ----
 
@@ -355,6 +356,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
     text_blocks = [block for block in blocks if block["type"] == 0]
     placed = _place_words(raw_words, text_blocks, textpage)
     words = _replace_soft_hyphens(_replace_controls(tuple(_build_words(raw_words, text_blocks, placed))))
+    words = _replace_quotes(words)
     is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
     words = widgets.add_words(widgets.find_fields(page), words)
     return blocks, LayerWords(words, hidden), is_scan
@@ -372,6 +374,22 @@ def _replace_soft_hyphens(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ..
     if not any(_INNER_SOFT_HYPHEN.search(word.text) for word in words):
         return words
     return tuple(replace(word, text=word.text.replace("\u00ad", "-")) for word in words)
+
+
+def _replace_quotes(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ...]:
+    """The words with quotation marks in place of doubled signs; code keeps these."""
+    found = quotes.find_doubled(["" if word.mono else word.text for word in words])
+    return tuple(_with_quotes(*pair) if pair[1] else pair[0] for pair in zip(words, found, strict=True))
+
+
+def _with_quotes(word: StyledWord, doubled: Sequence[Quote]) -> StyledWord:
+    text, runs = word.text, word.runs
+    for start, mark in reversed(doubled):
+        text = text[:start] + mark + text[start + 2 :]
+        runs = tuple(
+            run._replace(start=run.start - (run.start > start), end=run.end - (run.end > start + 1)) for run in runs
+        )
+    return replace(word, text=text, runs=runs)
 
 
 def _place_words(raw_words: Sequence[Any], blocks: Sequence[Any], textpage: Any) -> _Placed:

@@ -17,6 +17,7 @@ from itertools import groupby, pairwise
 from twopass.document import Rect, enclose
 from twopass.engines.cpu import bidi
 from twopass.engines.cpu.content import Region, StyledRun, StyledWord
+from twopass.text import hyphenation, prose
 from twopass.text.page_furniture import BAND
 
 # ---- boxes ----
@@ -197,7 +198,17 @@ CAP_HEIGHT, MAX_CAP_LETTERS = 1.8, 2  # times a line's height, of a drop cap, wh
 CAP_REACH = 1.5  # of a line's height, from a drop cap to its text
 GLYPH_TOP, GLYPH_BOTTOM = 0.2, 0.15  # of a tall letter's box, whose ascender and descender are mostly empty
 OPENING, CLOSING = frozenset("{[(⎧⎨⎡⎛"), frozenset("}])⎫⎬⎤⎞")
-WORDS_OF_ONE_LETTER = frozenset("AIO")  # as drop caps they may be a word
+# As drop caps, these letters may be words.
+WORDS_OF_ONE_LETTER = {
+    "en": "AIO",
+    "es": "AEOUY",
+    "pt": "AEOÀÉ",
+    "it": "AEIOÈ",
+    "fr": "AYÀÔ",
+    "ca": "AIO",
+    "cs": "AIKOSUVZ",
+    "pl": "AIOUWZ",
+}
 MIN_COLUMN_LINES, MIN_COLUMN_WORDS = 3, 4  # words are a line's median, in a column of running text
 MIN_COLUMN_LETTERS = 12  # of a line's median, where words are not separated by spaces
 MIN_CARD_LINES, MIN_CARD_WORDS = 2, 3  # for text that was drawn one column after the other
@@ -322,11 +333,20 @@ def _join_drop_cap(cap: _Fragment, row: Row, known: Counter[str]) -> Row:
     """Join the cap to the row's first word, unless the cap is a word: "A" in front of a word that others repeat."""
     first = row[0]
     rest, text = first.text, cap.text
-    is_word = text[-1:] in WORDS_OF_ONE_LETTER and known[rest.casefold()] > 1 and not known[(text + rest).casefold()]
+    is_word = _is_word_of_its_own(text[-1:], rest, known)
     if is_word or not rest[:1].isalpha():
         return [*cap.words, *row]
     runs = tuple(StyledRun(len(text) + start, len(text) + end, style) for start, end, style in first.runs)
     return [replace(first, text=text + rest, box=first.box.union(cap.box), runs=runs), *row[1:]]
+
+
+def _is_word_of_its_own(letter: str, rest: str, known: Counter[str]) -> bool:
+    """Whether a drop cap is a word, such as "A": the text beside it repeats the next word, or its language has both."""
+    language = prose.detect_language(" ".join(known.elements())) or ""
+    bare = rest.casefold().strip(".,;:")
+    if letter not in WORDS_OF_ONE_LETTER.get(language, "") or known[letter.casefold() + bare]:
+        return False
+    return known[bare] > 1 or hyphenation.are_two_words(letter, bare, language)
 
 
 def _merge_rows(fragments: Sequence[_Fragment]) -> list[Row]:

@@ -29,6 +29,7 @@ MAX_SIGN_GAP = 0.2  # of the type size: a space has 0.25 and more
 CJ_GAP = 0.5  # of the type size: Chinese and Japanese letters closer than this have no space between them
 MIN_STACKED, SAME_CENTRE, STACKED_GAP = 3, 0.3, 1.0  # rows of a letter each; of the type size
 _CLOSING, _OPENING = re.compile(r"(?:[.,;:!?]|[)\]}”’»]+[.,;:!?]?)"), re.compile(r"[(\[{“‘„«]+")
+_INNER = "-\u2010\u2011\u2013.,:;&'\u2019!?/"
 _LEADERS = ". ·…"
 _CJ = re.compile(f"[{prose.HAN}{prose.KANA}\u3000-\u303f\uff00-\uffef]")
 
@@ -123,7 +124,7 @@ def _find_runs_of_letters(words: Sequence[StyledWord]) -> Iterator[list[int]]:
     """Yield neighbouring words that are mostly single letters: kerning may leave a few of these together."""
     run: list[int] = []
     for index, word in enumerate(words):
-        if len(word.text) <= MAX_PIECE and word.text.isalpha() and not _CJ.match(word.text):
+        if _may_be_spaced(word.text):
             run.append(index)
             continue
         yield from _choose_spaced(words, run)
@@ -131,13 +132,22 @@ def _find_runs_of_letters(words: Sequence[StyledWord]) -> Iterator[list[int]]:
     yield from _choose_spaced(words, run)
 
 
+def _may_be_spaced(text: str) -> bool:
+    """Whether this may be a letter of a spaced word, a few of them, a digit, or a sign within it."""
+    if len(text) == 1:
+        return not _CJ.match(text) and (text.isalnum() or text in _INNER)
+    return len(text) <= MAX_PIECE and text.isalpha() and not _CJ.match(text)
+
+
 def _choose_spaced(words: Sequence[StyledWord], run: list[int]) -> Iterator[list[int]]:
     """Yield the run if it is one of spaced letters, or else its parts that are single letters only."""
-    letters = [words[i].text for i in run if len(words[i].text) == 1]
+    while run and not words[run[-1]].text[-1:].isalnum():
+        run = run[:-1]  # a sign at the end is the sentence's
+    letters = [words[i].text for i in run if len(words[i].text) == 1 and words[i].text.isalpha()]
     if len(letters) >= max(MIN_SPACED, len(run) / 2) and not _is_sequence(letters):
         yield run
         return
-    for is_single, group in groupby(run, key=lambda i: len(words[i].text) == 1):
+    for is_single, group in groupby(run, key=lambda i: len(words[i].text) == 1 and words[i].text.isalpha()):
         part = list(group)
         if is_single and len(part) >= MIN_SPACED and not _is_sequence([words[i].text for i in part]):
             yield part
