@@ -37,7 +37,7 @@ from twopass.formats.writer_input import WriterInput
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "span", "input", "label", "button",
     "div", "i", "b", "nav", "section", "p", "ol", "li", "a", "em", "main", "article", "svg", "rect", "img", "details",
-    "summary", "pre", "code", "table", "tr", "td", "th", "dialog", "dl", "dt", "dd", "form", "script",
+    "summary", "pre", "code", "table", "tr", "td", "th", "dialog", "dl", "dt", "dd", "form", "script", "br",
 }  # fmt: skip
 
 
