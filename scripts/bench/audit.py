@@ -6,6 +6,9 @@
     rendered   sound pages are drawn, which is the same for all engines
     read       sound pages are read
     words      recorded answers in the FOLDERs, and those of finished documents, are compared with their elements
+    hidden     lines are drawn in ways in which nobody can see them, and in ways in which they are seen
+    fonts      pages are read of which one font names other characters than it draws
+    calibration    the confidence of elements is compared with the share of their words that the page shows
     formats    finished documents in the FOLDERs are written in every format, and each is compared with the elements
 
 Pages are read with the engine of the settings (ENGINE, PRESET). A false alarm is a page of a sound file with a loss:
@@ -26,7 +29,7 @@ from types import MappingProxyType
 
 import pymupdf
 
-from scripts.bench import audit_words, damaged_pages, format_words
+from scripts.bench import audit_layer, audit_words, damaged_pages, format_words
 from scripts.bench.corpus import drawn
 from scripts.bench.options import create_parser
 from twopass import Document, read
@@ -228,6 +231,11 @@ PARTS: Mapping[str, Callable[[Material], None]] = MappingProxyType(
         "rendered": measure_rendered,
         "read": measure_read,
         "words": lambda material: audit_words.print_words(material.folders),
+        "hidden": lambda material: audit_layer.measure_hidden(
+            material.files, lambda file: _spread(file, material.pages)
+        ),
+        "fonts": lambda material: audit_layer.measure_fonts(lambda data: material.read(data, "1")),
+        "calibration": lambda material: audit_layer.measure_calibration(lambda data: material.read(data, "1")),
         "formats": lambda material: format_words.print_losses(material.folders),
     }
 )
