@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,19 @@ async def test_text_of_a_damaged_font_is_kept(reader: Reader, tmp_path: Path) ->
     assert Code.TEXT_NOT_DRAWN in codes
     (element,) = document["elements"]
     assert "not_drawn" in element["flags"] and element["confidence"]["score"] <= 0.5
+
+
+async def test_text_of_a_model_where_the_page_shows_nothing_is_flagged(reader: Reader, tmp_path: Path) -> None:
+    """A box without ink means that the text is invented, or stands elsewhere."""
+    places = {"[[100, 50, 900, 300]]": SENTENCE, "[[100, 600, 900, 700]]": "A pilot boarded the vessel here."}
+    answer = "\n".join(f"<|ref|>text<|/ref|><|det|>{box}<|/det|>\n{text}\n" for box, text in places.items())
+    reader = replace(reader, engine=ScriptedEngine("deepseek_ocr", lambda prompt: answer))
+
+    document, _, _ = await read(
+        reader, tmp_path, make_pdf(lambda page: page.insert_textbox((72, 72, 500, 300), SENTENCE * 3)), pass2="none"
+    )
+
+    assert ["no_ink" in element["flags"] for element in document["elements"]] == [False, True]
 
 
 async def test_a_redaction_that_was_not_applied_is_reported(reader: Reader, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from twopass.engines.detector.process import detect
 from twopass.engines.openai.request import build_body
 from twopass.engines.vllm import images
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
-from twopass.pages import canary_images, picture_page
+from twopass.pages import canary_images, hidden_words, picture_page
 from twopass.pages.damage import Fault
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.source_files import PageSize
@@ -34,7 +34,14 @@ from twopass.runtime.page_pool import PagePool, cpu_time_callback
 from twopass.steps import document_folder, enrich, fetch, pass1, pass2, render
 
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    *(fetch.inspect, render.draw_pdf, render.draw_bare_pdf, render.draw_image, render.read_text_only),
+    *(
+        hidden_words.find_blank,
+        fetch.inspect,
+        render.draw_pdf,
+        render.draw_bare_pdf,
+        render.draw_image,
+        render.read_text_only,
+    ),
     *(render.draw_preview, document_folder.encode_png, document_folder.encode_thumbnail),
     *(read_page, read_page_simply, load_layout_model, detect, build_body),
     *(images.write_views, images.write_patches),

@@ -109,6 +109,7 @@ class Flag(StrEnum):
 
     # Where an element's text comes from
     HIDDEN_TEXT = _Row("hidden_text", "The file has this text here, and nobody can see it on the page.")
+    NO_INK = _Row("no_ink", "The page shows nothing where this text is said to be. It may be invented.")
     NOT_DRAWN = _Row("not_drawn", "The page does not show this text, because its font is damaged and draws nothing.")
     BROKEN_FONT = _Row(
         "broken_font",

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass.document import Box
+from twopass.pages.shared_pixels import Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 Array = npt.NDArray[np.uint8]
@@ -147,6 +148,18 @@ def look(page: Any, drawing: Drawing, layer: TextLayer, styles: Sequence[Style])
         return ~hidden, Unseen()
     reasons = tuple(_explain(page, drawing, layer, styles, np.flatnonzero(hidden).tolist()))
     return ~hidden, Unseen(layer.pick(hidden), reasons, layer.pick(undrawn))
+
+
+def find_blank(pixels: Pixels, boxes: Sequence[Box]) -> tuple[int, ...]:
+    """In a page worker: the indices of the boxes in which a page shows nothing."""
+    array = pixels.array()
+    found = []
+    for index, box in enumerate(boxes):
+        x0, y0, x1, y1 = box.to_pixels(pixels.width, pixels.height)
+        part = array[y0:y1, x0:x1].reshape(-1, 3)
+        if not part.size or int((part.max(0).astype(int) - part.min(0)).max()) <= CONTRAST:
+            found.append(index)
+    return tuple(found)
 
 
 class _Eyes:

@@ -56,6 +56,7 @@ async def complete(page: PageContext, first: Checkpoint, second: Checkpoint) -> 
     asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
     ended = await _end_unread(page, second, asked)
     ended = ended.with_findings(list(_find_lost_words(page, first, ended)))
+    ended = await unseen.flag_blank(page, ended)
     ended = unseen.add(ended, page.rendered.unseen, page.rendered.words)
     again = sum(element.read_by == 2 for element in ended.elements)
     ended, found = _resolve_characters(ended)

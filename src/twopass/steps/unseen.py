@@ -8,8 +8,9 @@ from itertools import groupby
 from twopass.document import Box, Checkpoint, Element, Finding, FindingKind, Flag, Kind, Layer, Word, make_element_id
 from twopass.document.audit import MAX_WORDS
 from twopass.pages import text_layer
-from twopass.pages.hidden_words import Reason, Unseen
+from twopass.pages.hidden_words import Reason, Unseen, find_blank
 from twopass.pages.text_layer import TextLayer
+from twopass.steps.page_context import PageContext
 from twopass.text import prose
 from twopass.text.confidence import judge_undrawn
 
@@ -34,6 +35,21 @@ def add(page: Checkpoint, unseen: Unseen, layer: TextLayer) -> Checkpoint:
     if unseen.lying:  # without the words, which are wrong
         findings.append(Finding(kind=FindingKind.FONT_WRONG, count=len(unseen.lying)))
     return page.model_copy(update={"elements": (*page.elements, *elements)}).with_findings(findings)
+
+
+async def flag_blank(page: PageContext, checkpoint: Checkpoint) -> Checkpoint:
+    """The page with a flag on each text of a model whose box shows nothing: it is invented, or stands elsewhere.
+
+    Raises WorkerDied.
+    """
+    texts = [element for element in checkpoint.elements if element.text and element.boxes and not element.is_hidden]
+    if page.family.canary is None or not texts or page.rendered.unseen.undrawn:
+        return checkpoint
+    boxes = [box for element in texts if (box := element.box)]
+    blank = set(await page.page_pool.call(find_blank, page.rendered.pixels, boxes))
+    flagged = {texts[index].id for index in blank}
+    elements = (one.with_flags(Flag.NO_INK) if one.id in flagged else one for one in checkpoint.elements)
+    return checkpoint.model_copy(update={"elements": tuple(elements)}) if flagged else checkpoint
 
 
 def _group_hidden(unseen: Unseen) -> Iterator[tuple[Reason, Sequence[Word]]]:
