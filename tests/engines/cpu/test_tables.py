@@ -312,6 +312,20 @@ def test_a_first_row_of_numbers_is_no_header() -> None:
     assert count_header_rows([describe_row("2021 12", is_bold=True)] * 3 + [describe_row("2022 7")]) == 0
 
 
+def test_a_stroke_has_the_box_that_is_drawn() -> None:
+    """A line that is drawn at another scale, or a box in a path of several, has its own position and width."""
+    document = pymupdf.open()
+    page = document.new_page()
+    page.insert_text((70, 80), "Levels")
+    line = b"q 0.1 0 0 0.1 0 0 cm 5 w 1000 6000 m 3000 6000 l S Q "
+    boxes = b"q 0.1 0 0 0.1 0 0 cm 8 w 1000 4000 2000 300 re 1000 3700 2000 300 re S Q"
+    document.update_stream(page.get_contents()[0], page.read_contents() + line + boxes)
+    blocks, _, _ = layer_words.extract(document.reload_page(page))
+    drawn = [[round(side, 2) for side in block["bbox"]] for block in blocks if block["type"] == 3]
+
+    assert drawn == [[99.75, 241.75, 300.25, 242.25], [99.6, 411.6, 300.4, 442.4], [99.6, 441.6, 300.4, 472.4]]
+
+
 def test_a_word_that_ocr_read_across_a_rule_is_split() -> None:
     """A number and the word behind the rule are two words; without a digit before a letter the word stays whole."""
     rule = Rect(150, 90, 150, 130)

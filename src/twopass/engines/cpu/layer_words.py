@@ -20,6 +20,7 @@ import numpy as np
 from twopass.document import Rect, enclose
 from twopass.engines.cpu import bidi, widgets
 from twopass.engines.cpu.content import StyledRun, StyledWord
+from twopass.engines.cpu.tables import rules
 from twopass.pages import source_files
 from twopass.pages.lying_fonts import full_font_names
 from twopass.pages.text_layer import TextLayer
@@ -351,7 +352,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
     )
     textpage = page.get_textpage(flags=flags)
     with full_font_names():
-        blocks = textpage.extractDICT()["blocks"]
+        blocks = rules.trim_strokes(page, textpage.extractDICT()["blocks"])
     raw_words = textpage.extractWORDS()
     text_blocks = [block for block in blocks if block["type"] == 0]
     placed = _place_words(raw_words, text_blocks, textpage)
