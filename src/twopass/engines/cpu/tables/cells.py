@@ -6,7 +6,8 @@ centred over several columns, is one cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, product
 
@@ -15,16 +16,24 @@ from twopass.engines.cpu.content import Grid, Shade, StyledWord
 from twopass.engines.cpu.reading_order import group_rows
 from twopass.engines.cpu.tables import grid_lines, headers
 from twopass.engines.cpu.tables.grid_lines import MIN_RULED_HEIGHT, TableLines
-from twopass.engines.cpu.tables.phrases import MAX_HEADER_LINES, find_slot, group_phrases
+from twopass.engines.cpu.tables.phrases import (
+    CUT,
+    MAX_HEADER_LINES,
+    WIDE_GAP,
+    find_slot,
+    group_phrases,
+    split_at_columns,
+)
 from twopass.engines.cpu.tables.rules import RuleLine
 
 # ---- cells over several rows or columns, where rules do not enclose the table ----
 
 _Slot = tuple[int, int]  # row and column
 _Slots = Mapping[_Slot, Sequence[StyledWord]]
+_Phrases = Sequence[list[StyledWord]]
+_Extent = tuple[int, int, int, int]  # the first row and column, and those behind the last ones
 
 STRADDLE = 0.25  # of a word's height on both sides of a row line, for a text centred between two rows
-RULE_MARGIN = 0.6  # of a column's width under a rule, for a rule that runs over the column
 
 
 def _find_shaded_pairs(lines: TableLines, shades: Sequence[Shade]) -> Iterator[tuple[_Slot, _Slot]]:
@@ -49,28 +58,47 @@ def _has_neighbour(box: Rect, shades: Sequence[Shade]) -> bool:
     )
 
 
-def _find_centred_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot, _Slot]]:
+def _find_centred_pairs(lines: TableLines, slots: _Slots, phrases: _Phrases) -> Iterator[tuple[_Slot, _Slot]]:
     """Yield neighbours that a header over several columns, or a text centred between two rows, makes one cell."""
-    texts = _find_texts(lines, slots)
+    header = grid_lines.find_header_rule(lines.ys, lines.xs)
+    labels = {id(phrase) for phrase in _find_lone_phrases(slots, phrases)}
+    texts = _find_texts(lines, [p for p in phrases if id(p) not in labels or _find_row(p, lines) < header])
     rows = min(MAX_HEADER_LINES, int(headers.MAX_HEADER_SHARE * lines.ys.slots))
-    ruled = {(t.level, t.col): span for t in texts if t.level < rows and (span := _find_ruled_span(t, lines))}
+    ruled = {(t.level, t.col): span for t in texts if t.level < rows and (span := _find_ruled_span(t, lines, texts))}
     spans = headers.find_spans(texts, lines.xs.slots, rows, ruled)
     for text, (first, last) in spans.items():
         yield from (((text.level, c), (text.level, c + 1)) for c in range(first, last))
     yield from _find_tall_pairs(texts, spans)
+    yield from _find_label_pairs(lines, slots, phrases)
     for (row, col), words in slots.items():
         below = (row + 1, col)
         if below[0] < lines.ys.slots and not slots.get(below) and _stands_on_line(words, lines, row + 1):
             yield (row, col), below
 
 
-def _find_texts(lines: TableLines, slots: _Slots) -> list[headers.Text]:
+def _find_label_pairs(lines: TableLines, slots: _Slots, phrases: _Phrases) -> Iterator[tuple[_Slot, _Slot]]:
+    """Yield the pairs that let a label alone in its row, in the middle of the columns behind the first, fill these."""
+    first, last = lines.xs.positions[1], lines.xs.slots - 1
+    others = [box for phrase in phrases if (box := enclose([word.box for word in phrase])).x0 > first]
+    lefts = Counter(round(box.x0) for box in others)
+    for phrase in _find_lone_phrases(slots, phrases) if last > 1 and others else ():
+        box, bounds = enclose([word.box for word in phrase]), enclose(others)
+        row = _find_row(phrase, lines)
+        is_centred = abs(box.centre[0] - bounds.centre[0]) <= headers.CENTRE_TOLERANCE * bounds.width
+        if row and box.x0 > first and is_centred and lefts[round(box.x0)] == 1:
+            yield from (((row, col), (row, col + 1)) for col in range(1, last))
+
+
+def _find_row(phrase: Sequence[StyledWord], lines: TableLines) -> int:
+    return find_slot(lines.ys.positions, enclose([word.box for word in phrase]).centre[1])
+
+
+def _find_texts(lines: TableLines, phrases: _Phrases) -> list[headers.Text]:
     """One text per slot; a phrase across column lines is in the slot of its middle."""
     boxes: dict[_Slot, list[Rect]] = {}
-    for line in group_phrases(sorted((word for own in slots.values() for word in own), key=lambda word: word.line)):
-        for box in (enclose([word.box for word in phrase]) for phrase in line):
-            x, y = box.centre
-            boxes.setdefault((find_slot(lines.ys.positions, y), find_slot(lines.xs.positions, x)), []).append(box)
+    for box in (enclose([word.box for word in phrase]) for phrase in phrases):
+        x, y = box.centre
+        boxes.setdefault((find_slot(lines.ys.positions, y), find_slot(lines.xs.positions, x)), []).append(box)
     return [headers.Text(row, col, enclose(own)) for (row, col), own in boxes.items()]
 
 
@@ -86,15 +114,12 @@ def _find_tall_pairs(
             yield from (((row, text.col), (row + 1, text.col)) for row in range(bottom))
 
 
-def _find_ruled_span(text: headers.Text, lines: TableLines) -> tuple[int, int] | None:
+def _find_ruled_span(text: headers.Text, lines: TableLines, texts: Sequence[headers.Text]) -> tuple[int, int] | None:
     """The columns over a rule below a text that is shorter than the table."""
-    rule, xs = lines.ys.rules[text.level + 1], lines.xs.positions
+    rule = lines.ys.rules[text.level + 1]
     for start, stop in rule.spans if rule else ():
-        under = [
-            c
-            for c, (left, right) in enumerate(pairwise(xs))
-            if min(stop, right) - max(start, left) >= RULE_MARGIN * (right - left)
-        ]
+        below = {other.col: other.box.centre[0] for other in texts if other.level > text.level}
+        under = sorted(col for col, centre in below.items() if start <= centre <= stop)
         if text.col in under and 1 < len(under) < lines.xs.slots:
             return under[0], under[-1]
     return None
@@ -128,7 +153,10 @@ def build_cells(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> tuple[int
     """The numbers of rows and columns and the cells; every word is in exactly one cell."""
     lines = grid_lines.find_lines(box, grid, words)
     slots = _assign_words(lines, words)
-    owners = _join_slots(lines, slots, grid.shades)
+    phrases = _find_phrases(lines, slots)
+    if not lines.closed:
+        slots = _gather_labels(lines, slots, phrases)
+    owners = _join_slots(lines, slots, phrases, grid.shades)
     cells = list(_iterate_cells(owners, slots))
     facts = [_describe_row(row, cells, lines, slots, grid.shades) for row in range(lines.ys.slots)]
     depth = headers.count_header_rows(facts)
@@ -151,31 +179,82 @@ def _assign_words(lines: TableLines, words: Sequence[StyledWord]) -> _Slots:
     return slots
 
 
-def _join_slots(lines: TableLines, slots: _Slots, shades: Sequence[Shade]) -> dict[_Slot, _Slot]:
-    """Map each slot to the first slot of its cell (union-find over slots that nothing separates)."""
-    parent = {slot: slot for slot in product(range(lines.ys.slots), range(lines.xs.slots))}
-
-    def root(slot: _Slot) -> _Slot:
-        while parent[slot] != slot:
-            slot = parent[slot]
-        return slot
-
-    def join(pairs: Iterable[tuple[_Slot, _Slot]]) -> None:
-        for one, other in pairs:
-            parent[root(other)] = root(one)
-
-    join(_find_open_pairs(lines, slots))
-    if not lines.closed:
-        join(_find_shaded_pairs(lines, shades))
-        join(_find_centred_pairs(lines, slots))
-    return _keep_rectangles({slot: root(slot) for slot in parent})
+def _find_phrases(lines: TableLines, slots: _Slots) -> list[list[StyledWord]]:
+    in_order = sorted((word for words in slots.values() for word in words), key=lambda word: word.line)
+    return list(chain.from_iterable(split_at_columns(group_phrases(in_order), lines.xs.positions, lines.xs.drawn)))
 
 
-def _find_open_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot, _Slot]]:
+def _gather_labels(lines: TableLines, slots: _Slots, phrases: _Phrases) -> _Slots:
+    """Put a label of the rows below it, which is alone in its row and begins in the first column, into this slot."""
+    header = grid_lines.find_header_rule(lines.ys, lines.xs)
+    places = {id(word): slot for slot, words in slots.items() for word in words}
+    gathered = dict(slots)
+    for phrase in _find_lone_phrases(slots, phrases):
+        row, col = min(places[id(word)] for word in phrase)
+        if col == 0 and row >= header:
+            gathered = {slot: words for slot, words in gathered.items() if slot[0] != row} | {(row, 0): phrase}
+    return gathered
+
+
+def _find_lone_phrases(slots: _Slots, phrases: _Phrases) -> Iterator[list[StyledWord]]:
+    """Yield the phrases that are the whole text of their row."""
+    places = {id(word): slot[0] for slot, words in slots.items() for word in words}
+    sizes = Counter(places.values())
+    for phrase in phrases:
+        rows = {places[id(word)] for word in phrase}
+        if len(rows) == 1 and sizes[rows.pop()] == len(phrase):
+            yield phrase
+
+
+def _join_slots(lines: TableLines, slots: _Slots, phrases: _Phrases, shades: Sequence[Shade]) -> dict[_Slot, _Slot]:
+    """Map each slot to the first slot of its cell, of slots that nothing separates and that form a rectangle.
+
+    Slots beside each other are joined first: a header over several columns does not grow into the row below it.
+    """
+    pairs = [*_find_open_pairs(lines, slots, phrases)]
+    if lines.closed:
+        apart = set(_find_apart(lines, phrases))
+        pairs = [pair for pair in pairs if pair not in apart]
+    else:
+        pairs += [*_find_shaded_pairs(lines, shades), *_find_centred_pairs(lines, slots, phrases)]
+    owners = {slot: slot for slot in product(range(lines.ys.slots), range(lines.xs.slots))}
+    extents = {(row, col): (row, col, row + 1, col + 1) for row, col in owners}
+    for one, other in sorted(pairs, key=lambda pair: pair[0][0] != pair[1][0]):
+        first, second = sorted((owners[one], owners[other]))
+        if first != second and (both := _unite_extents(extents[first], extents[second])):
+            extents[first] = both
+            owners |= dict.fromkeys(product(range(both[0], both[2]), range(both[1], both[3])), first)
+    return owners
+
+
+def _find_apart(lines: TableLines, phrases: _Phrases) -> Iterator[tuple[_Slot, _Slot]]:
+    """Yield neighbours between which a wide space divides the texts of a row, though no rule does."""
+    ys, xs = lines.ys.positions, lines.xs.positions
+    for one, other in pairwise(phrases):
+        left, right = one[-1].box, other[0].box
+        if right.x0 - left.x1 > WIDE_GAP * left.height and left.overlap_y(right) > 0:
+            between = [c for c in range(1, lines.xs.slots) if left.x1 - CUT < xs[c] < right.x0 + CUT]
+            row = find_slot(ys, left.centre[1])
+            if between and all(_is_open(lines.xs.rules[c], ys[row], ys[row + 1]) for c in between):
+                col = min(between, key=lambda c: abs(xs[c] - (left.x1 + right.x0) / 2))
+                yield (row, col - 1), (row, col)
+
+
+def _unite_extents(one: _Extent, other: _Extent) -> _Extent | None:
+    """The rows and columns of both, if they form a rectangle."""
+    both = min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
+    return both if _count_slots(both) == _count_slots(one) + _count_slots(other) else None
+
+
+def _count_slots(extent: _Extent) -> int:
+    return (extent[2] - extent[0]) * (extent[3] - extent[1])
+
+
+def _find_open_pairs(lines: TableLines, slots: _Slots, phrases: _Phrases) -> Iterator[tuple[_Slot, _Slot]]:
     """Yield neighbours that no rule separates."""
     ys, xs = lines.ys, lines.xs
     min_height = 0.0 if lines.closed else MIN_RULED_HEIGHT * (ys.positions[-1] - ys.positions[0])
-    phrase_pairs = set(_find_phrase_pairs(lines, slots))
+    phrase_pairs, header = set(_find_phrase_pairs(slots, phrases)), grid_lines.find_header_rule(ys, xs)
     for r, c in product(range(ys.slots), range(xs.slots)):
         right, below = (r, c + 1), (r + 1, c)
         (top, bottom), (left_x, right_x) = ys.positions[r : r + 2], xs.positions[c : c + 2]
@@ -187,16 +266,16 @@ def _find_open_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot, 
             if is_open and (((r, c), right) in phrase_pairs or (drawn and may_join)):
                 yield (r, c), right
         if r + 1 < ys.slots:
-            may_join = lines.closed or not (slots.get((r, c)) and slots.get(below))
+            # In a header, a line is drawn below some texts: the others are wrapped there.
+            may_join = lines.closed or r + 1 < header or not (slots.get((r, c)) and slots.get(below))
             if may_join and ys.rules[r + 1] and _is_open(ys.rules[r + 1], left_x, right_x):
                 yield (r, c), below
 
 
-def _find_phrase_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot, _Slot]]:
+def _find_phrase_pairs(slots: _Slots, phrases: _Phrases) -> Iterator[tuple[_Slot, _Slot]]:
     """Yield neighbours with one phrase across the column line between them."""
     places = {id(word): slot for slot, words in slots.items() for word in words}
-    in_order = sorted((word for words in slots.values() for word in words), key=lambda word: word.line)
-    for phrase in chain.from_iterable(group_phrases(in_order)):
+    for phrase in phrases:
         for one, other in pairwise(phrase):
             (row, col), (other_row, other_col) = places[id(one)], places[id(other)]
             if one.line == other.line and row == other_row:
@@ -206,20 +285,6 @@ def _find_phrase_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot
 def _is_open(rule: RuleLine | None, start: float, stop: float) -> bool:
     """Whether no rule separates the cells on both sides of an edge."""
     return rule is None or rule.measure_cover(start, stop) < MIN_RULE_COVERAGE * (stop - start)
-
-
-def _keep_rectangles(owners: dict[_Slot, _Slot]) -> dict[_Slot, _Slot]:
-    """Separate joined slots again if they do not form a rectangle."""
-    groups: dict[_Slot, list[_Slot]] = {}
-    for slot, first in owners.items():
-        groups.setdefault(first, []).append(slot)
-    kept: dict[_Slot, _Slot] = {}
-    for group in groups.values():
-        height = max(r for r, _ in group) - min(r for r, _ in group) + 1
-        width = max(c for _, c in group) - min(c for _, c in group) + 1
-        first = min(group)
-        kept.update({slot: first if height * width == len(group) else slot for slot in group})
-    return kept
 
 
 def _iterate_cells(owners: dict[_Slot, _Slot], slots: _Slots) -> Iterator[GridCell]:

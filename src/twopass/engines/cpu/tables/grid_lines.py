@@ -16,6 +16,7 @@ from twopass.engines.cpu.content import Grid, StyledWord
 from twopass.engines.cpu.tables import headers
 from twopass.engines.cpu.tables.phrases import CUT, Phrase, choose_columns, find_phrases, find_slot
 from twopass.engines.cpu.tables.rules import MAX_BORDER_WIDTH, RuleLine, arrange, list_sides
+from twopass.engines.cpu.tables.wrapping import choose_row_lines
 
 SAME_LINE = 4.0  # points: a line of the model closer to a rule is that rule
 MIN_RULED_HEIGHT, MIN_RULED_WIDTH = 0.4, 0.25  # of the table's height and width, for a grid line
@@ -35,6 +36,10 @@ class AxisLines:
     @property
     def slots(self) -> int:
         return len(self.positions) - 1
+
+    @property
+    def drawn(self) -> tuple[bool, ...]:
+        return tuple(rule is not None for rule in self.rules)
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,46 @@ def find_lines(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> TableLines
     known = [*(line.position for line in fixed), *grid.rows]
     missed = [*headers.find_row_gaps(phrases, xs.positions), *_find_number_gaps(phrases, xs.positions)]
     added = [(top + bottom) / 2 for top, bottom in missed if not _is_ruled_gap(top, bottom, known)]
-    free = [box.y0, *grid.rows, *sorted(set(added)), box.y1]
-    return TableLines(_combine(fixed, free, [word.box.centre[1] for word in words]), xs, closed)
+    positions = [line.position for line in fixed]
+    rows = choose_row_lines([*grid.rows, *sorted(set(added))], positions, phrases, xs.positions)
+    free = [box.y0, *rows, box.y1]
+    ys = _combine(fixed, free, [word.box.centre[1] for word in words])
+    return TableLines(_join_header_lines(ys, xs, words), xs, closed)
+
+
+def _join_header_lines(ys: AxisLines, xs: AxisLines, words: Sequence[StyledWord]) -> AxisLines:
+    """Drop the lines between rules of the header: its texts are wrapped there, unless one stands over several others.
+
+    The header ends at the first rule across the table. If it has rules of its own, these are below all such texts.
+    """
+    bottom = find_header_rule(ys, xs)
+    phrases = find_phrases(words, xs.positions, xs.drawn)
+    rows = [(find_slot(ys.positions, phrase.box.centre[1]), phrase) for phrase in phrases]
+    texts = [headers.Text(row, find_slot(xs.positions, phrase.centre), phrase.box) for row, phrase in rows]
+    spans = {} if any(ys.rules[1:bottom]) else headers.find_spans(texts, xs.slots, bottom)
+
+    def is_divided(row: int) -> bool:
+        above = [spans[text] for text in texts if text.level == row and text in spans]
+        below = [text for text in texts if text.level == row + 1]
+        counts = (sum(first <= text.col <= last for text in below) for first, last in above)
+        numbers = [
+            {find_slot(xs.positions, p.centre) for r, p in rows if r == n and p.is_number} for n in (row, row + 1)
+        ]
+        return any(count > 1 for count in counts) or len(numbers[0] & numbers[1]) >= MIN_NUMBERS
+
+    dropped = {row + 1 for row in range(bottom - 1) if ys.rules[row + 1] is None and not is_divided(row)}
+    kept = [index for index in range(len(ys.positions)) if index not in dropped]
+    return AxisLines(tuple(ys.positions[index] for index in kept), tuple(ys.rules[index] for index in kept))
+
+
+def find_header_rule(ys: AxisLines, xs: AxisLines) -> int:
+    """The number of rows above the first rule across the table, 0 if these are too many for a header."""
+    left, right = xs.positions[0], xs.positions[-1]
+    most = min(headers.MAX_HEADER_ROWS + 1, int(headers.MAX_HEADER_SHARE * ys.slots) + 1)
+    for row, rule in enumerate(ys.rules[1 : most + 1], 1):
+        if rule and rule.measure_cover(left, right) >= headers.FULL_RULE * (right - left):
+            return row
+    return 0
 
 
 def _find_number_gaps(phrases: Sequence[Phrase], xs: Sequence[float]) -> Iterator[tuple[float, float]]:

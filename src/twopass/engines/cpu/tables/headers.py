@@ -80,6 +80,7 @@ def _count_while(flags: Sequence[bool]) -> int:
 # ---- headers over several columns ----
 
 CENTRE_TOLERANCE = 0.12  # of the width of the columns, between a centred text and their middle
+SHARED_TOLERANCE = 0.2  # the same where the texts of a level divide all columns among them
 CENTRE_STEP = 0.02  # of that width: smaller differences are not compared
 MIN_OFF_CENTRE = 6.0  # points between a header over several columns and the middle of the column that it stands in
 OVERHANG = 6.0  # points by which a header may be wider than its columns
@@ -105,18 +106,76 @@ def find_spans(
     spans: dict[Text, Span] = {}
     for level in reversed(range(levels)):
         own = sorted(text for text in texts if text.level == level)
-        start = 0
-        for number, text in enumerate(own):
-            stop = own[number + 1].col if number + 1 < len(own) else cols
-            free = range(start, stop)
-            span = (known or {}).get((level, text.col))
-            if not (span and span[0] in free and span[1] in free):
-                span = _find_span(text, free, texts, spans)
-            start = text.col + 1
-            if span:
-                spans[text] = span
-                start = span[1] + 1
+        found = _find_level_spans(own, cols, texts, spans, known or {})
+        headers = [text for text in own if text.col]
+        if not (known or found.keys() >= set(headers)):
+            found = _share_columns(headers, cols, texts, spans) or found
+        spans |= found
     return spans
+
+
+def _find_level_spans(
+    own: Sequence[Text],
+    cols: int,
+    texts: Sequence[Text],
+    spans: Mapping[Text, Span],
+    known: Mapping[tuple[int, int], Span],
+) -> dict[Text, Span]:
+    """The columns of each text of one level, of those that no text before it has taken."""
+    found: dict[Text, Span] = {}
+    start = 0
+    for number, text in enumerate(own):
+        stop = own[number + 1].col if number + 1 < len(own) else cols
+        free = range(start, stop)
+        span = known.get((text.level, text.col))
+        if not (span and span[0] in free and span[1] in free):
+            span = _find_span(text, free, texts, spans)
+        start = text.col + 1
+        if span:
+            found[text] = span
+            start = span[1] + 1
+    return found
+
+
+def _share_columns(
+    own: Sequence[Text], cols: int, texts: Sequence[Text], spans: Mapping[Text, Span]
+) -> dict[Text, Span]:
+    """Divide all columns but the first among the texts of a level, so that each stands in the middle of its own.
+
+    Empty where this is not possible, or where the level below has no text in some column.
+    """
+    below = [other for other in texts if own and other.level == own[0].level + 1]
+    under = [list_columns(other, spans) for other in below if other.col]
+    if (
+        len(own) < 2
+        or sorted(col for group in under for col in group) != list(range(1, cols))
+        or len(under) <= len(own)
+    ):
+        return {}
+    starts = sorted(group.start for group in under) + [cols]
+    extents = {col: _measure_extent([t for t in texts if t.level > own[0].level], col) for col in range(1, cols)}
+    best: dict[int, tuple[float, tuple[Span, ...]]] = {1: (0.0, ())}
+    for text in own:
+        reached: dict[int, tuple[float, tuple[Span, ...]]] = {}
+        for first, (cost, before) in best.items():
+            for stop in (stop for stop in starts if stop > first):
+                offset = _measure_offset(text, extents[first], extents[stop - 1])
+                if offset is not None and (stop not in reached or cost + offset < reached[stop][0]):
+                    reached[stop] = cost + offset, (*before, (first, stop - 1))
+        best = reached
+    _, found = best.get(cols, (0.0, ()))
+    return {text: span for text, span in zip(own, found, strict=False) if span[1] > span[0]}
+
+
+def _measure_offset(text: Text, first: tuple[float, float] | None, last: tuple[float, float] | None) -> float | None:
+    """How far a text is from the middle of its columns, as a share of their width; None if it is too far."""
+    if first is None or last is None:
+        return None
+    left, right = first[0], last[1]
+    offset = abs(text.box.centre[0] - (left + right) / 2)
+    is_inside = left - OVERHANG <= text.box.x0 and text.box.x1 <= right + OVERHANG
+    is_near = offset <= max(SHARED_TOLERANCE * (right - left), 2 * OVERHANG)
+    return offset / max(right - left, 1.0) if is_inside and is_near else None
 
 
 def _find_span(text: Text, free: range, texts: Sequence[Text], spans: Mapping[Text, Span]) -> Span | None:

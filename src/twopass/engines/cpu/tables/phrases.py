@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import groupby, pairwise, product
 
 from twopass.document import Rect, enclose
 from twopass.engines.cpu.content import StyledWord
@@ -18,20 +18,25 @@ from twopass.engines.cpu.reading_order import group_rows_as_placed
 WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase
 LINE_GAP = 0.35  # of the type size, for words that MuPDF or OCR found in two lines
 THOUSANDS_GAP = 0.3  # of the type size: a thin space has 0.2, a word space of most fonts 0.25 to 0.28
+NUMBER_GAP = 0.4  # of the type size, for two numbers of one phrase; the widest word space of common fonts is 0.35
 SIGN_GAP = 6.0  # of the type size: a currency or percent sign belongs to its number across this much space
 MIN_GAP = 1.0  # points of white space between two columns
 MIN_SUPPORT = 2  # phrases on both sides of a gap for each that crosses it
 MIN_ALIGNED = 3  # numbers that end above each other, within a point, for the edge of a column
 MIN_RAGGED = 2.0  # points between where the longest and the shortest of these begin
 CUT = 1.5  # points of a phrase on both sides of a column line, for a line that cuts it
+ALIGNED = 1.5  # points between the sides of two texts that stand exactly above each other
+MANY_PARTS = 4  # one of so many cells beside each other need not be aligned
 CUT_COST = 0.7  # for a phrase that a line cuts; 1 is the cost of two phrases that no line separates
 WIDE_GAP = 1.5  # of the type size: phrases this far apart are certainly in two columns
 MAX_HEADER_LINES = 4  # lines of text in a table's header
 _Edge = tuple[int, int]  # points: where a word ends and the next one begins
 _SIGN_BEFORE = re.compile(r"[$€£¥₩]+")
-_NUMBER = re.compile(r"[-+−–±(]?[$€£¥₩]?\d[\d.,'’:/–-]*[%)*†‡]*")
+_NUMBER = re.compile(r"[-+−–±(]?[$€£¥₩]?\d[\d.,'’:/–-]*(?<![–-])[%)*†‡]*")
 _FIRST_DIGITS, _NEXT_DIGITS = re.compile(r"[-+−–±(]?[$€£¥₩]?\d{1,3}"), re.compile(r"\d{3}(?:[.,]\d+)?[%)*†‡]*")
-_SIGN_AFTER = re.compile(r"[%)\]*†‡]+")
+_SIGN_AFTER = re.compile(r"[%)\]]+")
+_MARK_AFTER = re.compile(r"\(\w{1,2}\)|[*†‡§]+")  # of a note, behind a number
+_LEADER = re.compile(r"[.·…‥_]+")
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Phrase:
     line: int
     size: float
     is_number: bool
+    text: str
 
     @property
     def centre(self) -> float:
@@ -65,8 +71,45 @@ def group_phrases(words: Sequence[StyledWord]) -> list[list[list[StyledWord]]]:
     return [list(_split_line(line, edges)) for line in lines]
 
 
-def find_phrases(words: Sequence[StyledWord]) -> list[Phrase]:
-    return [_to_phrase(group, number) for number, line in enumerate(group_phrases(words)) for group in line]
+def find_phrases(words: Sequence[StyledWord], xs: Sequence[float] = (), ruled: Sequence[bool] = ()) -> list[Phrase]:
+    """The phrases of all lines; those that only seem to cross the column lines `xs` are split at them."""
+    lines = split_at_columns(group_phrases(words), xs, ruled)
+    return [_to_phrase(group, number) for number, line in enumerate(lines) for group in line]
+
+
+def split_at_columns(
+    lines: Sequence[list[list[StyledWord]]], xs: Sequence[float], ruled: Sequence[bool]
+) -> list[list[list[StyledWord]]]:
+    """Split the phrases that are cells of narrow columns beside each other.
+
+    Nearly all their parts stand exactly above or below texts of these columns, or in the middle between two rules.
+    """
+    boxes = [[enclose([word.box for word in phrase]) for phrase in line] for line in lines]
+    middles = [
+        (left + right) / 2 for (left, right), drawn in zip(pairwise(xs), pairwise(ruled), strict=True) if all(drawn)
+    ]
+    split: list[list[list[StyledWord]]] = []
+    for number, line in enumerate(lines):
+        near = [box for other in (number - 1, number + 1) if 0 <= other < len(lines) for box in boxes[other]]
+        split.append([part for phrase in line for part in _split_phrase(phrase, xs, near, middles)])
+    return split
+
+
+def _split_phrase(
+    phrase: list[StyledWord], xs: Sequence[float], near: Sequence[Rect], middles: Sequence[float]
+) -> list[list[StyledWord]]:
+    parts = [list(group) for _, group in groupby(phrase, key=lambda word: bisect_right(xs, word.box.centre[0]))]
+    boxes = [enclose([word.box for word in part]) for part in parts]
+    in_middle = {n for n, b in enumerate(boxes) if any(abs(b.centre[0] - x) <= 2 * ALIGNED for x in middles)}
+    sides = [{side for other in near for side in _list_aligned_sides(box, other)} for box in boxes]
+    counts = (sum(side in own or n in in_middle for n, own in enumerate(sides)) for side in ("left", "middle", "right"))
+    return parts if len(parts) > 1 and max(counts) >= len(parts) - len(parts) // MANY_PARTS else [phrase]
+
+
+def _list_aligned_sides(one: Rect, other: Rect) -> Iterator[str]:
+    """Yield the sides at which two texts stand exactly above each other."""
+    ends = {"left": one.x0 - other.x0, "middle": one.centre[0] - other.centre[0], "right": one.x1 - other.x1}
+    return (side for side, distance in ends.items() if abs(distance) <= ALIGNED)
 
 
 def _find_aligned_edges(lines: Sequence[Sequence[StyledWord]]) -> set[_Edge]:
@@ -76,7 +119,7 @@ def _find_aligned_edges(lines: Sequence[Sequence[StyledWord]]) -> set[_Edge]:
     """
     starts: dict[_Edge, list[float]] = {}
     for one, other in (pair for line in lines for pair in pairwise(line)):
-        if _NUMBER.fullmatch(one.text) and not _is_one_number(one, other):
+        if _NUMBER.fullmatch(one.text) and not (_is_one_number(one, other) or _MARK_AFTER.fullmatch(other.text)):
             starts.setdefault(_to_edge(one, other), []).append(one.box.x0)
 
     def is_aligned(edge: _Edge) -> bool:
@@ -100,7 +143,7 @@ def _to_edge(one: StyledWord, other: StyledWord) -> _Edge:
 def _to_phrase(group: Sequence[StyledWord], line: int) -> Phrase:
     box = enclose([word.box for word in group])
     is_number = all(_NUMBER.fullmatch(word.text) for word in group)
-    return Phrase(box, line, _measure_size(group[0]), is_number)
+    return Phrase(box, line, _measure_size(group[0]), is_number, " ".join(word.text for word in group))
 
 
 def _measure_size(word: StyledWord) -> float:
@@ -122,7 +165,12 @@ def _split_line(line: Sequence[StyledWord], edges: set[_Edge]) -> Iterator[list[
 
 
 def _allow_gap(left: StyledWord, right: StyledWord) -> float:
+    """The space between two words of one phrase; nothing continues the dots that lead to the next column."""
+    if _LEADER.fullmatch(left.text) and not _LEADER.fullmatch(right.text):
+        return 0.0
     share = WORD_GAP if left.line == right.line else LINE_GAP
+    if _NUMBER.fullmatch(left.text) and _NUMBER.fullmatch(right.text) and not _MARK_AFTER.fullmatch(right.text):
+        share = min(share, NUMBER_GAP)
     if _SIGN_BEFORE.fullmatch(left.text) or _SIGN_AFTER.fullmatch(right.text):
         share = SIGN_GAP
     return share * max(_measure_size(left), _measure_size(right))
