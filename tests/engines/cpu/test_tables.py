@@ -139,7 +139,7 @@ def test_a_boxed_paragraph_is_text() -> None:
     rules = (box._replace(y1=150), box._replace(y0=210), box._replace(x1=62), box._replace(x0=533))
     region = Region("table", box, tuple(list_words(page)), Grid((172.0, 185.0), (), rules))
 
-    (settled,) = settle_tables([region])
+    (settled,) = settle_tables([region], [])
 
     assert (settled.label, settled.grid, settled.words) == ("text", None, region.words)
 
@@ -151,7 +151,7 @@ def test_a_column_of_ruled_cells_is_a_table() -> None:
     box = Rect(62, 150, 533, 210)
     region = Region("table", box, tuple(list_words(page)), Grid((), (), (Rect(62, 172, 533, 172),)))
 
-    assert settle_tables([region]) == [region]
+    assert settle_tables([region], []) == [region]
 
 
 def draw_chart_with_table() -> tuple[Any, DrawnTable]:

@@ -206,7 +206,7 @@ def _analyse_layout(
     regions = [] if dense else layout_regions.detect(page, blocks, rules, shades)
     regions = add_ruled_tables(widgets.extend_regions(regions, words, fields), rules, shades, words)
     regions = reading_order.assign_words(regions, words, bounds)
-    regions = settle_tables(widgets.split_forms(regions, fields) if fields else regions)
+    regions = settle_tables(widgets.split_forms(regions, fields) if fields else regions, drawn)
     regions = glyphs.label_formulas(regions)
     regions = layout_regions.add_cell_pictures(reading_order.sort_regions(regions, bounds), blocks)
     return PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)

@@ -522,10 +522,11 @@ def _drop_full_page_pictures(regions: Sequence[Region], words: Sequence[StyledWo
 
 
 def _drop_nested(regions: Sequence[Region]) -> list[Region]:
-    """Drop regions that lie inside another region."""
+    """Drop regions that lie inside another region, but for tables that text runs around."""
     kept: list[Region] = []
     for region in sorted(regions, key=lambda r: -r.box.area):
-        if not any(region.box.overlap(other.box) >= 0.99 * region.box.area for other in kept):
+        around = [other for other in kept if region.box.overlap(other.box) >= 0.99 * region.box.area]
+        if all(region.grid is not None and other.label == "text" for other in around):
             kept.append(region)
     return [region for region in regions if region in kept]
 
