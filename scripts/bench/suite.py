@@ -32,6 +32,7 @@ This is what `python -m scripts.bench` runs when no command is given. Each comma
     acceptance      tokens per decoder step with drafts from the page's text, without a model
     stages          CPU time of a job by stage with the cpu engine; memory
     corpus          the cpu engine's text against pymupdf4llm's
+    scans           drawn scans in eight scripts, beside Tesseract
     campaign        a campaign of many documents, simulated; S3 requests of a job
 """
 

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass.document import Rect
-from twopass.pages import scripts, strips
+from twopass.pages import columns, scripts, strips
 from twopass.pages.scripts import Tesseract
 from twopass.pages.strips import Array, Letter
 from twopass.text import prose
 
 Grey = npt.NDArray[np.float64]
-Point = tuple[float, float]
-Corners = tuple[Point, Point, Point, Point]
+Point = columns.Point
+Corners = columns.Corners
 
 DETECTOR_SIDE = 2000  # pixels of the longest side that is read: A4 at 144 dpi has 1,684, newspapers are scaled down
 TILE_ASPECT = 3.0  # a page longer than this times its width is read in tiles: the detector enlarges short sides
@@ -131,8 +131,9 @@ def read(array: Array, language: str | None = None) -> OcrResult:
 
 
 def detect_lines(array: Array) -> list[Corners]:
-    """The corners of every line that the detector sees, from top to bottom in each tile."""
-    return [_shift(quad, offset, array) for offset, tile in split_tiles(array) for quad in _detect(tile)]
+    """The corners of every line that the detector sees, from top to bottom in each tile, cut at gutters."""
+    found = [_shift(quad, offset, array) for offset, tile in split_tiles(array) for quad in _detect(tile)]
+    return columns.split_lines(array, found) if found else []
 
 
 def read_lines(

@@ -65,7 +65,7 @@ def measure_coverage(strip: Array, letters: Sequence[float]) -> float:
 
 def _measure_contrast(strip: Array) -> tuple[_Contrast, float]:
     """How far each pixel is from the background in grey levels, and how far the darkest ones are."""
-    grey = strip.mean(axis=2)
+    grey = strip.mean(axis=2) if strip.ndim == 3 else strip.astype(np.float64)
     contrast = np.abs(grey - np.median(grey))
     return contrast, float(np.quantile(contrast, DARKEST))
 
@@ -100,7 +100,7 @@ def place_words(strip: Array, text: str, centres: Sequence[float]) -> tuple[list
     if not characters or len(centres) != len(characters) or not strip.size:
         return words, ()
     width = strip.shape[1]
-    ink = _find_letters(strip)
+    ink = find_letters(strip)
     gaps = _find_gaps(ink, [min(max(round(centre * width), 0), width) for centre in centres])
     starts = [0, *_list_starts(words, gaps, strip.shape[0])]
     inked = np.flatnonzero(ink)
@@ -112,8 +112,8 @@ def place_words(strip: Array, text: str, centres: Sequence[float]) -> tuple[list
     return [characters[a:b] for a, b in pairwise([*starts, len(characters)])], tuple(extents)
 
 
-def _find_letters(strip: Array) -> Mask:
-    """Which columns of a line have ink, without the rules that run through it."""
+def find_letters(strip: Array) -> Mask:
+    """Which columns of a line have ink, without the rules that run through it; the strip may be grey."""
     contrast, darkest = _measure_contrast(strip)
     dark = contrast > INK_CONTRAST * max(darkest, 1.0)
     dark = dark[dark.mean(axis=1) < RULE_LENGTH]

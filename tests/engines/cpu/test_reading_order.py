@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.engines.cpu.drawn_pages import measure_order, read, read_lines
 from twopass.document import Rect
 from twopass.engines.cpu import reading_order
-from twopass.engines.cpu.content import StyledWord
+from twopass.engines.cpu.content import Region, StyledWord
 
 PROSE = (
     "The level in the borehole is measured before",
@@ -348,6 +348,45 @@ def test_a_few_lines_do_not_close_a_gutter() -> None:
     order = [i for block in reading_order.split_blocks([*rects, *crossing]) for i in block if i < len(rects)]
 
     assert [i % 4 for i in order] == [col for col in range(4) for _ in range(60)]
+
+
+def place_columns(*columns: tuple[str, ...]) -> list[StyledWord]:
+    """Words of columns whose lines stand beside each other, with little white between the columns."""
+    words = []
+    for col, lines in enumerate(columns):
+        for row, line in enumerate(lines):
+            texts = line.split()
+            for number, text in enumerate(texts):
+                x = 160.0 * col + 150.0 * number / len(texts)
+                box = Rect(x, 12.0 * row, x + 150 / len(texts) - 3, 12.0 * row + 10)
+                words.append(StyledWord(box, text, len(columns) * row + col))
+    return words
+
+
+def test_a_region_across_a_gutter_is_read_column_by_column() -> None:
+    """Whatever the layout model joins, columns of running text that a gutter separates are read one after the other."""
+    words = sorted(place_columns(PROSE[:3], PROSE[3:]), key=lambda word: word.line)
+    region = Region("text", Rect(0, 0, 320, 40), tuple(words))
+    parts = reading_order.split_at_gutters([region], [Rect(147, 0, 160, 34)])
+
+    assert [" ".join(word.text for word in part.words) for part in parts] == [" ".join(PROSE[:3]), " ".join(PROSE[3:])]
+
+
+def test_names_and_values_beside_a_gutter_stay_rows() -> None:
+    """White that runs through a list of names and values separates no columns of text."""
+    names, values = ("Pump", "Level at noon", "Loss"), ("12", "4.5 m", "none")
+    words = sorted(place_columns(names, values), key=lambda word: word.line)
+    region = Region("text", Rect(0, 0, 320, 40), tuple(words))
+
+    assert reading_order.split_at_gutters([region], [Rect(147, 0, 160, 34)]) == [region]
+
+
+def test_a_title_over_columns_comes_first() -> None:
+    """A title that reaches over the columns in the middle stands above the outer ones, too."""
+    columns = [Rect(150.0 * col, 60, 150.0 * col + 142, 400) for col in range(4)]
+    title = Rect(180, 10, 412, 40)
+
+    assert reading_order.order_boxes([*columns, title]) == [4, 0, 1, 2, 3]
 
 
 @given(st.lists(st.tuples(st.floats(0, 600), st.floats(0, 300)), min_size=150, max_size=200))

@@ -197,7 +197,7 @@ def _analyse_layout(
 
     `pixel_rules` are those that are seen in the pixels of a scan.
     """
-    bounds = Rect(*page.rect)
+    bounds, is_scan = Rect(*page.rect), via == "ocr"
     fields = widgets.find_fields(page)
     drawn = widgets.drop_borders(blocks, fields) if fields else blocks
     rules = [*find_rules(drawn), *pixel_rules]
@@ -208,6 +208,8 @@ def _analyse_layout(
     regions = reading_order.assign_words(regions, words, bounds)
     regions = settle_tables(widgets.split_forms(regions, fields) if fields else regions, drawn)
     regions = glyphs.label_formulas(regions)
+    if is_scan:
+        regions = reading_order.split_at_gutters(regions, scanned_page.find_gutters(words))
     regions = layout_regions.add_cell_pictures(reading_order.sort_regions(regions, bounds), blocks)
     return PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
 

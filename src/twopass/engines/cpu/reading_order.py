@@ -30,6 +30,7 @@ MANY_LINES, VALLEY = 150, 0.35  # lines; of the median number of lines at one x:
 MIN_COLUMN_WIDTH = 6.0  # times the line's height, of a column between such gutters
 BREAK = 1.8  # of the line's height: a larger gap through all columns ends them; paragraphs have less between them
 MIN_CARDS, SAME_TOP = 3, 0.5  # cards in a row; tops differ by less than this share of the line's height
+TITLE_SHIFT = 0.1  # of the width of all columns, from their middle to that of a title
 DEFAULT_LINE_HEIGHT = 12.0  # points, where it is not known
 MAX_COMPARED = 100  # boxes that neither a column nor a band separates: more are sorted by their top edge
 
@@ -105,13 +106,26 @@ def order_boxes(rects: Sequence[Rect], line_height: float = DEFAULT_LINE_HEIGHT)
     stack: list[Sequence[int]] = [range(len(rects))]
     while stack:
         part = stack.pop()
-        pieces = _split_card_rows(rects, part, line_height) or _split(rects, part, 0, BOX_GUTTER)
+        pieces = _split_card_rows(rects, part, line_height) or _split_title(rects, part)
+        pieces = pieces or _split(rects, part, 0, BOX_GUTTER)
         pieces = pieces or _split_box_bands(rects, part, line_height)
         if len(pieces) > 1:
             stack.extend(reversed(pieces))
         else:
             ordered += _order_connected(rects, part)
     return ordered
+
+
+def _split_title(rects: Sequence[Rect], part: Sequence[int]) -> list[list[int]]:
+    """Split off a title in the middle above all columns, of which it spans some; empty if there is none."""
+    first, *rest = sorted(part, key=lambda i: rects[i].y0) or [0]
+    if not rest or any(rects[i].y0 < rects[first].y1 for i in rest):
+        return []
+    whole, title = enclose([rects[i] for i in part]), rects[first]
+    columns = [enclose([rects[i] for i in piece]) for piece in _split(rects, rest, 0, BOX_GUTTER)]
+    is_centred = abs(title.centre[0] - whole.centre[0]) <= TITLE_SHIFT * whole.width
+    is_across = sum(title.overlap_x(column) > -BOX_GUTTER for column in columns) > 1
+    return [[first], rest] if is_centred and is_across else []
 
 
 def _split_box_bands(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
@@ -488,6 +502,61 @@ def _were_drawn_in_turn(parts: Sequence[Sequence[_Fragment]]) -> bool:
     numbers = [[fragment.words[0].line for fragment in part] for part in parts]
     blocks = [{fragment.words[0].block for fragment in part} for part in parts]
     return all(max(numbers[i]) < min(numbers[i + 1]) and not blocks[i] & blocks[i + 1] for i in range(len(parts) - 1))
+
+
+# ---- columns of scans ----
+
+FILLED, MIN_FILLED = 0.85, 0.6  # of a column's width that a line of running text fills, and of its lines that do
+
+
+def split_at_gutters(regions: Sequence[Region], gutters: Sequence[Rect]) -> list[Region]:
+    """The regions, with those of text that lie across a gutter cut into what is above, its columns, and what is below.
+
+    `gutters` are seen in the pixels. Names and values beside each other stay together.
+    """
+    return [part for region in regions for part in _split_at_gutters(region, gutters)]
+
+
+def _split_at_gutters(region: Region, gutters: Sequence[Rect]) -> list[Region]:
+    if region.label in ("table", "picture", "formula") or not region.words:
+        return [region]
+    own = [gutter for gutter in gutters if region.box.x0 < gutter.centre[0] < region.box.x1]
+    for gutter in sorted(own, key=lambda gutter: -gutter.overlap_y(region.box)):
+        parts = _split_around(_make_fragments(region.words), gutter)
+        if parts:
+            rest = [other for other in own if other is not gutter]
+            pieces = (_make_region(region.label, part) for part in parts if part)
+            return [piece for part in pieces for piece in _split_at_gutters(part, rest)]
+    return [region]
+
+
+def _split_around(fragments: Sequence[_Fragment], gutter: Rect) -> list[list[_Fragment]]:
+    """What is above a gutter, left of it, right of it and below it; empty if it separates no columns."""
+    x, y = gutter.centre
+    crossing = [fragment.box for fragment in fragments if fragment.box.x0 < gutter.x0 and fragment.box.x1 > gutter.x1]
+    top = max((box.y1 for box in crossing if box.centre[1] < y), default=float("-inf"))
+    bottom = min((box.y0 for box in crossing if box.centre[1] >= y), default=float("inf"))
+    above = [fragment for fragment in fragments if fragment.box.centre[1] <= top]
+    below = [fragment for fragment in fragments if fragment.box.centre[1] >= bottom]
+    between = [fragment for fragment in fragments if top < fragment.box.centre[1] < bottom]
+    sides = [[f for f in between if f.box.centre[0] < x], [f for f in between if f.box.centre[0] >= x]]
+    if not all(sides) or not (_are_columns(sides) or all(map(_fills_column, sides))):
+        return []
+    return [above, *sides, below]
+
+
+def _fills_column(part: Sequence[_Fragment]) -> bool:
+    """Whether most lines are as long as the column is wide, as those of running text are."""
+    lines = _merge_rows(part)
+    width = enclose([fragment.box for fragment in part]).width
+    filled = sum(enclose([word.box for word in line]).width >= FILLED * width for line in lines)
+    letters = statistics.median(sum(len(word.text) for word in line) for line in lines)
+    return len(lines) >= MIN_COLUMN_LINES and letters >= MIN_COLUMN_LETTERS and filled >= MIN_FILLED * len(lines)
+
+
+def _make_region(label: str, part: Sequence[_Fragment]) -> Region:
+    box = enclose([fragment.box for fragment in part])
+    return Region(label, box, tuple(word for fragment in part for word in fragment.words))
 
 
 # ---- regions ----

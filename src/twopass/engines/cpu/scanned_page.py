@@ -14,7 +14,7 @@ import numpy as np
 
 from twopass.document import Rect, enclose
 from twopass.engines.cpu.content import StyledWord
-from twopass.pages import ocr, source_files
+from twopass.pages import columns, ocr, source_files
 from twopass.pages.strips import Array
 from twopass.text import direction, prose
 
@@ -23,15 +23,26 @@ GOOD_LINE_HEIGHT = 30.0  # pixels; 24 and 40 read equally well
 MAX_SCALE = 4.0  # a line of less than 8 pixels is a speck, or was not legible in the file either
 MIN_SCALE = 1.2  # less is not worth rendering the page
 MAX_PIXELS = 20e6  # 60 MB
+SCAN_SHARE = 0.6  # of the page that the image of a scan covers
+MAX_OWN_SCALE = 1.5  # times the pixels of the rendering: from there on, smaller letters are whole, too
 
 
 def render_sharper(page: Any, array: Array, quads: Sequence[ocr.Corners]) -> Array | None:
-    """The page with more pixels than `array` if its detected lines are small, else None."""
+    """The page with more pixels than `array` if its detected lines are small, or with those of its scan, else None."""
     scale = choose_scale([math.dist(quad[0], quad[3]) for quad in quads], array.shape[0] * array.shape[1])
-    if scale is None:
+    zoom = _measure_own_zoom(page, array) if scale is None else scale * array.shape[1] / page.rect.width
+    return source_files.render_display_list(page.get_displaylist(), zoom, zoom) if zoom else None
+
+
+def _measure_own_zoom(page: Any, array: Array) -> float | None:
+    """Pixels per point of a scan that has hardly more of them than `array`, in which thin strokes are broken."""
+    images = [
+        image for image in page.get_image_info() if Rect(*image["bbox"]).area >= SCAN_SHARE * page.rect.get_area()
+    ]
+    if len(images) != 1:
         return None
-    zoom = scale * array.shape[1] / page.rect.width
-    return source_files.render_display_list(page.get_displaylist(), zoom, zoom)
+    zoom = images[0]["width"] / max(Rect(*images[0]["bbox"]).width, 1.0)
+    return zoom if 1.0 < zoom * page.rect.width / array.shape[1] <= MAX_OWN_SCALE else None
 
 
 def choose_scale(heights: Sequence[float], pixels: int) -> float | None:
@@ -108,6 +119,13 @@ def straighten(words: Sequence[StyledWord], skew: float, width: float, height: f
         new_x, new_y = rotate_point(x, y, -skew, width, height)
         for word in line:
             yield replace(word, box=word.box.move(new_x - x, new_y - y))
+
+
+def find_gutters(words: Sequence[StyledWord]) -> list[Rect]:
+    """The gutters between the lines of straightened words."""
+    upright = (word for word in words if word.upright)
+    lines = (list(group) for _, group in groupby(upright, key=lambda word: word.line))
+    return columns.find_gutters([enclose([word.box for word in line]) for line in lines])
 
 
 def _measure_width(text: str) -> int:
