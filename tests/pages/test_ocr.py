@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pymupdf
 import pytest
 
 from twopass.pages import ocr
@@ -16,6 +17,29 @@ def test_a_very_long_scan_is_split_into_tiles() -> None:
 
     assert sum(tile.shape[0] for _, tile in tiles) == 4000
     assert max(tile.shape[0] for _, tile in tiles) <= ocr.TILE_ASPECT * 200
+
+
+def test_a_line_in_a_wide_strip_is_detected_whole() -> None:
+    """A picture of one line is read as it is: a cut would run through its words."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=800, height=50)
+        page.insert_text((10, 32), "The inspector recommended replacing seventeen corroded housings", fontsize=24)
+        pixmap = page.get_pixmap(dpi=144)
+    array = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
+
+    assert len(ocr.detect_lines(array)) == 1
+
+
+def test_a_very_wide_strip_is_cut_between_words() -> None:
+    """Where tiles are needed, they end in the widest blank, and not between two letters."""
+    array = np.full((60, 9000, 3), 255, np.uint8)
+    for left in range(0, 9000, 100):
+        for x in range(left, left + 70, 10):
+            array[20:40, x : x + 7] = 0
+    cuts = [offset for offset, _ in ocr.split_tiles(array)][1:]
+
+    assert cuts
+    assert all(cut % 100 > 70 for cut in cuts)
 
 
 @pytest.mark.parametrize(

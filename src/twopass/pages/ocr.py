@@ -25,6 +25,8 @@ Corners = columns.Corners
 
 DETECTOR_SIDE = 2000  # pixels of the longest side that is read: A4 at 144 dpi has 1,684, newspapers are scaled down
 TILE_ASPECT = 3.0  # a page longer than this times its width is read in tiles: the detector enlarges short sides
+BLANK_SHARE = 0.02  # of the most ink in a row or column: one with less is blank
+MAX_CUT_GAP, MIN_CUT_OVERLAP = 0.6, 0.6  # of a line's height: parts of one line on both sides of a cut
 MIN_SCORE = 0.5  # of one line, RapidOCR's own default: below it, specks and ornaments are read as letters
 SURE_SCORE = 0.85  # long Hangul lines score 0.00-0.79, clean or noisy; printed English and Chinese score 0.97-1.00
 LONG_LINE = 3.0  # times its height: a shorter line says nothing about the script
@@ -132,7 +134,11 @@ def read(array: Array, language: str | None = None) -> OcrResult:
 
 def detect_lines(array: Array) -> list[Corners]:
     """The corners of every line that the detector sees, from top to bottom in each tile, cut at gutters."""
-    found = [_shift(quad, offset, array) for offset, tile in split_tiles(array) for quad in _detect(tile)]
+    found: list[Corners] = []
+    for offset, tile in split_tiles(array):
+        found += [_shift(quad, offset, array) for quad in _detect(tile)]
+        if offset and array.shape[1] > array.shape[0]:
+            found = _join_at(offset, found)
     return columns.split_lines(array, found) if found else []
 
 
@@ -279,30 +285,73 @@ def split_tiles(array: Array) -> Iterator[tuple[int, Array]]:
     """Split a very long page along its longer side, where there is least ink. Yields (offset in pixels, tile)."""
     is_tall = array.shape[0] >= array.shape[1]
     long, short = max(array.shape[:2]), min(array.shape[:2])
-    if long <= TILE_ASPECT * short:
+    # A wide strip is cut as seldom as possible, and padded: a cut may run through a word.
+    step = max(2 * short, 64) if is_tall else max(2 * short, DETECTOR_SIDE)
+    if long <= TILE_ASPECT * short or long <= 1.5 * step:
         yield 0, array
         return
     profile = np.abs(array[:, :, 1].astype(np.int16) - int(np.median(array[:, :, 1]))).sum(axis=1 if is_tall else 0)
-    start, step = 0, max(2 * short, 64)
+    start = 0
     while start < long:
         stop = long if long - start <= 1.5 * step else start + step
         if stop < long:
-            window = profile[stop - step // 4 : stop]
-            stop += int(np.argmin(window)) - step // 4
+            stop += _find_blank(profile[stop - step // 4 : stop]) - step // 4
         yield start, array[start:stop] if is_tall else array[:, start:stop]
         start = stop
+
+
+def _find_blank(profile: npt.NDArray[np.int64]) -> int:
+    """The middle of the longest run with hardly more ink than the place with least."""
+    is_blank = profile <= profile.min() + BLANK_SHARE * (profile.max() - profile.min())
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_blank, [False]]).astype(np.int8)))
+    start, stop = max(zip(edges[::2], edges[1::2], strict=True), key=lambda run: int(run[1] - run[0]))
+    return int(start + stop) // 2
+
+
+def _join_at(cut: float, quads: Sequence[Corners]) -> list[Corners]:
+    """The lines, with the two parts of each that runs across a cut between two tiles joined."""
+    kept = list(quads)
+    for left in [quad for quad in quads if Rect.around(quad).x0 < cut]:
+        one = Rect.around(left)
+        for right in [quad for quad in kept if quad[0][0] >= cut - 1]:
+            other = Rect.around(right)
+            gaps, height = (cut - one.x1, other.x0 - cut), min(one.height, other.height)
+            if max(gaps) <= MAX_CUT_GAP * height and one.overlap_y(other) >= MIN_CUT_OVERLAP * height and left in kept:
+                kept[kept.index(left)] = (left[0], right[1], right[2], left[3])
+                kept.remove(right)
+    return kept
 
 
 def _detect(tile: Array) -> list[Corners]:
     """Detect lines; returns their corners in pixels of the tile."""
     from rapidocr.utils.process_img import map_boxes_to_original
 
+    padded, top = _pad_strip(tile)
     rapid_ocr = _load_rapid_ocr()
-    image, record = rapid_ocr.preprocess_img(np.ascontiguousarray(tile[:, :, ::-1]))  # RapidOCR wants BGR
+    image, record = rapid_ocr.preprocess_img(np.ascontiguousarray(padded[:, :, ::-1]))  # RapidOCR wants BGR
     boxes = rapid_ocr._load_det_model()(image).boxes
     if boxes is None:
         return []
-    return [_to_corners(quad) for quad in map_boxes_to_original(boxes, record, *tile.shape[:2])]
+    found = (_to_corners(quad) for quad in map_boxes_to_original(boxes, record, *padded.shape[:2]))
+    return [_keep_within(quad, top, tile.shape[0]) for quad in found] if top else list(found)
+
+
+def _pad_strip(tile: Array) -> tuple[Array, int]:
+    """A wide strip with background above and below, as the detector enlarges short sides; and how many rows above."""
+    height, width = tile.shape[:2]
+    top = (math.ceil(width / TILE_ASPECT) - height) // 2
+    if top <= 0:
+        return tile, 0
+    background = np.median(tile, axis=(0, 1)).astype(np.uint8)
+    padded = np.empty((height + 2 * top, width, 3), np.uint8)
+    padded[:] = background
+    padded[top : top + height] = tile
+    return padded, top
+
+
+def _keep_within(quad: Corners, top: int, height: int) -> Corners:
+    """Corners in a strip, from those in the strip with `top` rows above it."""
+    return tuple((x, min(max(y - top, 0.0), float(height))) for x, y in quad)  # type: ignore[return-value]
 
 
 def _to_corners(box: Any) -> Corners:
