@@ -58,3 +58,26 @@ def test_a_line_is_sure_if_all_of_it_was_read(text: str, score: float, coverage:
     corners = ((0.0, 0.0), (300.0, 0.0), (300.0, 20.0), (0.0, 20.0))
 
     assert OcrLine(corners, text, score, coverage=coverage).is_sure == is_sure
+
+
+def read_as(*texts: str, score: float = 0.6, coverage: float = 1.0) -> list[OcrLine]:
+    """Lines below each other, as the recogniser reads them."""
+    corners = [((0.0, y), (300.0, y), (300.0, y + 20.0), (0.0, y + 20.0)) for y in range(0, 30 * len(texts), 30)]
+    return [OcrLine(quad, text, score, coverage=coverage) for quad, text in zip(corners, texts, strict=True)]
+
+
+def test_handwriting_that_is_read_in_part_is_kept() -> None:
+    """Doubtful words of a known language are no foreign script: they are kept with their low score."""
+    lines = read_as("cae in on thursday wth a roken ast", "all day. Nokody has swe the inspctor siwe the storn")
+
+    assert ocr.find_legible(lines) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "coverage"),
+    [("suoaounuaiananiaTvoiaontaqnasinanona jnanon", 1.0), ("s=v70=7a00u2mua201vua=70na7v007nv2ua", 1.0)]
+    + [("the water is measured before the pump starts", 0.3), ("απ δ πηγ αι μα γετροη", 1.0)],
+)
+def test_letters_read_in_a_foreign_script_are_not_kept(text: str, coverage: float) -> None:
+    """What is read in Thai or Greek, or of a few Latin words of a line, is no text in Latin script."""
+    assert not ocr.find_legible(read_as(text, text, text, coverage=coverage))

@@ -17,7 +17,7 @@ from twopass.document import Rect
 from twopass.pages import columns, scripts, strips
 from twopass.pages.scripts import Tesseract
 from twopass.pages.strips import Array, Letter
-from twopass.text import prose
+from twopass.text import confidence, prose
 
 Grey = npt.NDArray[np.float64]
 Point = columns.Point
@@ -38,6 +38,12 @@ BACKGROUND_RANGE = 20  # grey levels around a line's most frequent one
 MIN_BACKGROUND = 0.6  # of a line's pixels: print has 0.66-0.91, noisy or not, shapes in pictures have 0.44-0.57
 MIN_COVERAGE = 0.75  # of a line's ink: Cyrillic, Hangul and Arabic with some Latin words have 0.02-0.55, Latin has 1.0
 MIN_KNOWN_LETTERS = 0.5  # of a line's letters: RapidOCR is sure of some Greek lines, of which it reads two thirds
+LEGIBLE_SCORE = 0.3  # of a line of handwriting: its words have 0.5-0.9, runs of letters in other scripts 0.0-0.6
+MIN_LEGIBLE_WORDS, MIN_LEGIBLE_SHARE = (
+    5,
+    0.4,
+)  # judged together, and of all words: handwriting has more of three letters
+MIN_PLAUSIBILITY = 0.7  # of these words: handwriting has 0.87-1.0, Thai read as Latin 0.0-0.67
 MIN_SURE_LETTERS = 3  # on a page with unreadable lines, a line with fewer letters is dropped whatever its score
 
 # What RapidOCR's recogniser was trained on.
@@ -89,10 +95,14 @@ class OcrLine:
     @property
     def is_sure(self) -> bool:
         """Whether the recogniser scored it well, read all of it, and knows its script."""
+        return self.score >= SURE_SCORE and self.is_covered
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether the recogniser read all of it, and knows its script."""
         letters = [letter for letter in self.text.lower() if letter.isalpha()]
         known = sum(bool(_KNOWN_LETTER.match(letter)) for letter in letters)
-        is_known = known >= MIN_KNOWN_LETTERS * len(letters)
-        return self.score >= SURE_SCORE and self.coverage >= MIN_COVERAGE and is_known
+        return self.coverage >= MIN_COVERAGE and known >= MIN_KNOWN_LETTERS * len(letters)
 
 
 @dataclass(frozen=True)
@@ -159,12 +169,14 @@ def read_lines(
     script = [line for line in lines if is_line_of_script(array, line)]
     if not script:  # a picture: what little was read in it may be shapes
         return OcrResult(tuple(line for line in lines if line.is_sure), unreadable=False)
-    unsure, read, found = [line for line in script if not line.is_sure], dict[Corners, OcrLine](), None
+    legible = find_legible(lines)
+    unsure = [line for line in script if not line.is_sure and line not in legible]
+    read, found = dict[Corners, OcrLine](), None
     if tesseract and _is_text(unsure, MIN_TRIED_LENGTH):
         read, found = _read_other_script(array, lines, pixels, tesseract, language)
         unsure = [line for line in unsure if line.corners not in read]
     unreadable = _is_much(unsure, script) and _is_text(unsure)
-    kept = [line for line in lines if line.corners in read or _is_credible(line, unreadable)]
+    kept = [line for line in lines if line in legible or line.corners in read or _is_credible(line, unreadable)]
     lacks_lines = _is_text([line for line in unsure if line not in kept])
     return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, lacks_lines, found)
 
@@ -272,6 +284,18 @@ def _is_text(script: Sequence[OcrLine], min_length: float = MIN_SCRIPT_LENGTH) -
         and abs(line.angle - angle) <= SIMILAR_ANGLE
     )
     return sum(line.length / max(line.height, 1.0) for line in similar) >= min_length
+
+
+def find_legible(lines: Sequence[OcrLine]) -> list[OcrLine]:
+    """The lines in handwriting or broken strokes that were read in part: unsure, but together they are words.
+
+    What RapidOCR reads in a script that it does not know are single letters, or runs of letters without words.
+    """
+    doubtful = [line for line in lines if not line.is_sure and line.score >= LEGIBLE_SCORE and line.is_covered]
+    text = " ".join(line.text for line in doubtful)
+    plausibility, words = confidence.measure_plausibility(text)
+    is_words = words >= max(MIN_LEGIBLE_WORDS, MIN_LEGIBLE_SHARE * len(text.split()))
+    return doubtful if is_words and plausibility >= MIN_PLAUSIBILITY else []
 
 
 def _is_credible(line: OcrLine, unreadable: bool) -> bool:
