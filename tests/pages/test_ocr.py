@@ -81,3 +81,22 @@ def test_handwriting_that_is_read_in_part_is_kept() -> None:
 def test_letters_read_in_a_foreign_script_are_not_kept(text: str, coverage: float) -> None:
     """What is read in Thai or Greek, or of a few Latin words of a line, is no text in Latin script."""
     assert not ocr.find_legible(read_as(text, text, text, coverage=coverage))
+
+
+def test_what_is_read_does_not_depend_on_the_threads() -> None:
+    """Idle cores read lines of a page, and no line is padded to the width of another."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=300, height=80)
+        page.insert_text((10, 30), "The level is measured", fontsize=12)
+        page.insert_text((10, 60), "before the pump starts and after it has run", fontsize=12)
+        pixmap = page.get_pixmap(dpi=144)
+    array = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
+    alone = ocr.read(array)
+    with ocr.use_threads(4):
+        together = ocr.read(array)
+
+    assert together == alone
+    assert [line.text for line in alone.lines] == [
+        "The level is measured",
+        "before the pump starts and after it has run",
+    ]

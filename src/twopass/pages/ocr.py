@@ -6,8 +6,11 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +30,7 @@ DETECTOR_SIDE = 2000  # pixels of the longest side that is read: A4 at 144 dpi h
 TILE_ASPECT = 3.0  # a page longer than this times its width is read in tiles: the detector enlarges short sides
 BLANK_SHARE = 0.02  # of the most ink in a row or column: one with less is blank
 MAX_CUT_GAP, MIN_CUT_OVERLAP = 0.6, 0.6  # of a line's height: parts of one line on both sides of a cut
+LINE_HEIGHT, MIN_LINE_WIDTH = 48, 160  # pixels of a line that is recognised; shorter ones are padded
 MIN_SCORE = 0.5  # of one line, RapidOCR's own default: below it, specks and ornaments are read as letters
 SURE_SCORE = 0.85  # long Hangul lines score 0.00-0.79, clean or noisy; printed English and Chinese score 0.97-1.00
 LONG_LINE = 3.0  # times its height: a shorter line says nothing about the script
@@ -122,6 +126,19 @@ class OcrResult:
         """Mean score of the lines, weighted by characters; None without lines."""
         characters = sum(len(line.text) for line in self.lines)
         return sum(line.score * len(line.text) for line in self.lines) / characters if characters else None
+
+
+_threads: ContextVar[int] = ContextVar("threads", default=1)
+
+
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Recognise lines on so many threads meanwhile; what is read does not depend on it."""
+    token = _threads.set(count)
+    try:
+        yield
+    finally:
+        _threads.reset(token)
 
 
 class ReadLines(Protocol):
@@ -399,17 +416,22 @@ def _recognise_letters(strips: Sequence[Array]) -> list[Recognition]:
 
 
 def _recognise(cut: Sequence[Array]) -> list[Recognition]:
-    """The same of strips in BGR."""
-    from rapidocr.ch_ppocr_rec import TextRecInput
-
+    """The same of strips in BGR, one by one: none is padded to the width of another. The widest are read first."""
     if not cut:
         return []
-    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(cut), return_word_box=True))
-    found = zip(result.txts, result.scores, result.word_results, cut, strict=True)
-    return [
-        Recognition(text, float(score), tuple(_list_letters(words, strip.shape[1])))
-        for text, score, words, strip in found
-    ]
+    model = _load_rapid_ocr()._load_rec_model()
+    order = sorted(range(len(cut)), key=lambda number: -cut[number].shape[1] / cut[number].shape[0])
+    with ThreadPoolExecutor(min(_threads.get(), len(cut))) as executor:
+        readings = dict(zip(order, executor.map(partial(_recognise_one, model), (cut[n] for n in order)), strict=True))
+    return [readings[number] for number in range(len(cut))]
+
+
+def _recognise_one(model: Any, strip: Array) -> Recognition:
+    from rapidocr.ch_ppocr_rec import TextRecInput
+
+    result = model(TextRecInput(img=[strip], return_word_box=True))
+    letters = _list_letters(result.word_results[0], strip.shape[1])
+    return Recognition(result.txts[0], float(result.scores[0]), tuple(letters))
 
 
 def _list_letters(words: Any, width: int) -> Iterator[Letter]:
@@ -443,6 +465,7 @@ def _load_rapid_ocr(limit: str = "min") -> Any:
             "Global.max_side_len": DETECTOR_SIDE,
             "Global.text_score": MIN_SCORE,
             "Det.limit_type": limit,
+            "Rec.rec_img_shape": [3, LINE_HEIGHT, MIN_LINE_WIDTH],
             "EngineConfig.onnxruntime.intra_op_num_threads": 1,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
         }

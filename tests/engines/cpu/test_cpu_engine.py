@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymupdf
@@ -365,3 +365,31 @@ async def test_a_prompt_without_a_page_is_an_error() -> None:
     """The engine reads files and cannot answer a prompt that has only pixels."""
     with pytest.raises(EngineError):
         await CpuEngine(1).generate(Prompt("a", "layout", Pixels(8, 8, data=bytes(192))))
+
+
+class CountingPool:
+    """A pool of four page workers that notes how many threads each page may have, and answers when all have begun."""
+
+    count = 4
+
+    def __init__(self, pages: int) -> None:
+        self.threads: list[int] = []
+        self._begun = asyncio.Barrier(pages)
+
+    async def call(self, function: Any, *args: Any) -> str:
+        if function is read_page:
+            self.threads.append(args[-1])
+            await self._begun.wait()
+        return "{}"
+
+
+@pytest.mark.parametrize(("pages", "threads"), [(1, [4]), (3, [4, 2, 1]), (4, [4, 2, 1, 1])])
+async def test_few_pages_use_the_idle_cores(pages: int, threads: list[int]) -> None:
+    """A page that is read alone has a thread for each page worker; pages together share them."""
+    pool = CountingPool(pages)
+    engine = CpuEngine(4)
+    await engine.open(cast(PagePool, pool))
+    prompt = Prompt("1", "layout", Pixels(1, 1, data=bytes(3)), page=PagePointer("a.pdf", 1))
+    await asyncio.gather(*(engine.generate(prompt) for _ in range(pages)))
+
+    assert pool.threads == threads

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -17,6 +19,7 @@ from twopass.engines.cpu.page import read_page, read_page_simply
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages import scripts
+from twopass.pages.rendered_page import PagePointer
 from twopass.runtime.cpu_budget import limit_share
 from twopass.runtime.page_pool import PagePool
 
@@ -40,6 +43,7 @@ class CpuEngine(Engine):
         if self._tesseract:  # part of documents' ids: without it, other scripts are not read
             self.precision = f"{self.precision}+tesseract"
         self._page_pool: PagePool | None = None
+        self._reading = 0  # pages that are read now
 
     async def open(self, page_pool: PagePool) -> None:
         """Load the layout model in every page worker; concurrent calls go to different workers."""
@@ -50,14 +54,28 @@ class CpuEngine(Engine):
         if self._page_pool is None or prompt.page is None:
             raise EngineError(Code.ENGINE_DEAD, "the cpu engine needs a page of a file, and `open` before `generate`")
         started = time.monotonic()
-        inputs = (prompt.page, prompt.image, prompt.language, self._tesseract)
+        with self._count_page():
+            text = await self._read(self._page_pool, prompt, prompt.page)
+        return Completion(text, seconds=time.monotonic() - started)
+
+    @contextmanager
+    def _count_page(self) -> Iterator[None]:
+        self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+
+    async def _read(self, page_pool: PagePool, prompt: Prompt, page: PagePointer) -> str:
+        # With fewer pages than page workers, each page has some of the idle cores.
+        threads = max(page_pool.count // self._reading, 1)
+        inputs = (page, prompt.image, prompt.language, self._tesseract, threads)
         try:
             with limit_share(FIRST_TRY_SHARE):
-                text = await self._page_pool.call(read_page, *inputs)
+                return await page_pool.call(read_page, *inputs)
         except WorkerDied as error:
-            log.warning("page is read again without the layout model", page=prompt.page.number, code=error.code)
-            text = await self._page_pool.call(read_page_simply, *inputs)
-        return Completion(text, seconds=time.monotonic() - started)
+            log.warning("page is read again without the layout model", page=page.number, code=error.code)
+            return await page_pool.call(read_page_simply, *inputs)
 
     async def close(self) -> None:
         """Release the page pool, which the worker owns and closes."""

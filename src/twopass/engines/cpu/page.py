@@ -49,30 +49,33 @@ def read_page(
     pixels: Pixels,
     language: str | None,
     tesseract: Tesseract | None = None,
+    threads: int = 1,
     read_lines: ReadLines = ocr.read_lines,
 ) -> str:
     """The page as compact JSON; the same page always gives the same bytes.
 
-    `tesseract` reads scripts that RapidOCR does not know; None without its language files.
+    `tesseract` reads scripts that RapidOCR does not know; None without its language files. `threads` recognise lines.
     `read_lines` is called once at most: what it reads is never discarded for a second reading.
     """
     read = partial(read_lines, language=language, tesseract=tesseract)
-    if not pointer.is_pdf:
-        return answer.to_json(_read_image(pixels, read, use_model=True))
-    try:
-        with _open_upright(pointer) as page:
-            return answer.to_json(_read_pdf_page(page, pointer.hidden, pixels, read, use_model=True))
-    except SourceError:
-        return answer.to_json(_read_bare_page(pointer, pixels, read, use_model=True))
+    with ocr.use_threads(threads):
+        if not pointer.is_pdf:
+            return answer.to_json(_read_image(pixels, read, use_model=True))
+        try:
+            with _open_upright(pointer) as page:
+                return answer.to_json(_read_pdf_page(page, pointer.hidden, pixels, read, use_model=True))
+        except SourceError:
+            return answer.to_json(_read_bare_page(pointer, pixels, read, use_model=True))
 
 
 def read_page_simply(
-    pointer: PagePointer, pixels: Pixels, language: str | None, tesseract: Tesseract | None = None
+    pointer: PagePointer, pixels: Pixels, language: str | None, tesseract: Tesseract | None = None, threads: int = 1
 ) -> str:
     """The same without the layout model and annotations, for a page on which these took too long."""
     read = partial(_read_bare_page, pointer) if pointer.is_pdf else _read_image
     read_lines = partial(ocr.read_lines, language=language, tesseract=tesseract)
-    return answer.to_json(read(pixels, read_lines, use_model=False))
+    with ocr.use_threads(threads):
+        return answer.to_json(read(pixels, read_lines, use_model=False))
 
 
 def _read_image(pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
