@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from tests.fakes import texts
 from twopass.document import ConfidenceMethod
 from twopass.engines.cpu.layer_check import SUSPICIOUS
-from twopass.text.confidence import UNCERTAIN_BELOW, Evidence, judge, judge_unknown_layer, measure_plausibility
+from twopass.text.confidence import (
+    UNCERTAIN_BELOW,
+    Evidence,
+    judge,
+    judge_unknown_layer,
+    makes_sense,
+    measure_plausibility,
+)
 
 SHARES = st.floats(0, 1)
 EVIDENCE = st.builds(
@@ -27,6 +34,15 @@ def test_no_evidence_gives_certainty(evidence: Evidence) -> None:
 
     assert 0 < confidence.score < 1
     assert ("uncertain" in flags) == (confidence.score < UNCERTAIN_BELOW)
+
+
+def test_text_that_makes_no_sense_is_uncertain_however_sure_the_recogniser_is() -> None:
+    """Words across columns or in a script that looks like Latin have a high score and no sense."""
+    confidence, flags = judge(Evidence(200, recogniser=0.99, makes_sense=False))
+
+    assert confidence.score <= 0.5 and "uncertain" in flags
+    assert not makes_sense("xaqej ojquv wiqaz uzqix qoxev jiqux vaqiz oxqej zuqav iqjoz " * 2)
+    assert makes_sense("The level in the borehole is measured before the pump starts and after it has run " * 2)
 
 
 @given(SHARES, SHARES)

@@ -204,7 +204,7 @@ _LYING_LAYER = 0.2  # of fonts that name wrong characters
 _HIDDEN_LAYER = 0.6  # the same; OCR by other programs, of any quality
 _UNKNOWN_LAYER = 0.85  # it may be visible or hidden; between the two above, not measured
 _UNDRAWN = 0.5  # nothing can be compared with it; limit of the score
-_LOST_STRUCTURE, _MIXED_ORDER = 0.3, 0.5  # limits of the score
+_LOST_STRUCTURE, _MIXED_ORDER, _NONSENSE = 0.3, 0.5, 0.5  # limits of the score
 
 _IMPLAUSIBLE, _MIN_WORDS = 0.5, 20  # share of plausible words below which a layer is noise, and words needed to say so
 
@@ -240,6 +240,7 @@ class Evidence:
 
     `agreement` is that of layer and pixels, `recogniser` the mean score of OCR; None where there is none. `is_compared`
     means that words in its fonts were read from the pixels, `lies` that one of its fonts names wrong characters.
+    `makes_sense` is False where hardly any word of a long text is one of its language.
     """
 
     length: int
@@ -249,11 +250,20 @@ class Evidence:
     is_compared: bool = False
     lies: bool = False
     is_flat_formula: bool = False
+    makes_sense: bool = True
+
+
+def makes_sense(text: str) -> bool:
+    """Whether most words are plausible, or too few are judged."""
+    plausibility, words = measure_plausibility(text)
+    return words < _MIN_WORDS or plausibility >= _IMPLAUSIBLE
 
 
 def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
     """The confidence, and the flags of a low one."""
     score, method = _judge_words(evidence)
+    if evidence.recogniser is not None and not evidence.makes_sense:  # the recogniser is sure of letters, not of words
+        score = min(score, _NONSENSE)
     # OCR that is unsure leaves out what it cannot read; a layer may be noise.
     flags = (Flag.UNREADABLE,) if score < _UNREADABLE_BELOW and evidence.recogniser is None else ()
     if evidence.is_flat_formula and score > _LOST_STRUCTURE:
@@ -266,8 +276,7 @@ def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
 
 def judge_unknown_layer(text: str) -> tuple[Confidence, tuple[Flag, ...]]:
     """The same for a page's text layer that was used because nothing else could be read, and never compared."""
-    plausibility, words = measure_plausibility(text)
-    is_noise = words >= _MIN_WORDS and plausibility < _IMPLAUSIBLE
+    plausibility, is_noise = measure_plausibility(text)[0], not makes_sense(text)
     score = round(_UNKNOWN_LAYER * plausibility, 4) if is_noise else _UNKNOWN_LAYER
     confidence = Confidence(score=score, method=ConfidenceMethod.UNKNOWN_LAYER)
     return confidence, (Flag.UNREADABLE, Flag.UNCERTAIN) if is_noise else ()

@@ -18,7 +18,7 @@ from twopass.document import Rect
 from twopass.engines.cpu import layer_check
 from twopass.engines.cpu.content import StyledWord
 from twopass.families.layout.family import LayoutFamily
-from twopass.pages.ocr import Array
+from twopass.pages.ocr import Array, OcrLine, OcrResult
 from twopass.text import prose
 
 LINES = (
@@ -287,3 +287,20 @@ def test_other_scripts_are_not_read_as_latin(sound: str, is_read: bool) -> None:
     repaired = layer_check.repair_fonts(words, found, array, 2.0)
 
     assert (repaired != tuple(words)) is is_read
+
+
+def test_a_doubtful_line_is_taken_from_the_hidden_layer_if_that_makes_more_sense() -> None:
+    """Old OCR and what OCR reads now are compared line by line; a sure line is kept whatever the layer says."""
+    texts = ("Tlie hrbur baord rnet", "The lamps burn all night")
+    lines = tuple(
+        OcrLine(((0.0, y), (300.0, y), (300.0, y + 20.0), (0.0, y + 20.0)), text, score)
+        for text, score, y in zip(texts, (0.6, 0.97), (0.0, 30.0), strict=True)
+    )
+    layer = [
+        StyledWord(Rect(35.0 * n, 15.0 * row, 35.0 * n + 30, 15.0 * row + 10), text, row)
+        for row, line in enumerate(("The harbour board met", "Tne larnps bum alI night"))
+        for n, text in enumerate(line.split())
+    ]
+    chosen = layer_check.choose_lines(OcrResult(lines, unreadable=False), layer, 2.0)
+
+    assert [line.text for line in chosen.lines] == ["The harbour board met", texts[1]]

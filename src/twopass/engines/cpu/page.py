@@ -119,6 +119,8 @@ def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines
     scan = _read_lines(page, array, ocr.detect_lines(array), read)
     if is_usable and sum(len(line.text.split()) for line in scan.lines) < MIN_OCR_SHARE * len(layer.words):
         return _read_hidden_layer(page, blocks, layer, pixels, use_model)
+    if is_usable:
+        scan = layer_check.choose_lines(scan, layer.words, pixels.width / page.rect.width)
     content = _lay_out_scan(array, scan, (), page.rect.width, page.rect.height, use_model)
     return replace(content, fonts=fonts)
 

@@ -12,7 +12,7 @@ from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import LayoutLine, LayoutRegion, PageLayout, RegionTable
 from twopass.text import list_items, prose, table_markup
-from twopass.text.confidence import Evidence, judge
+from twopass.text.confidence import Evidence, judge, makes_sense
 
 _KINDS = {
     "title": Kind.TITLE,
@@ -175,6 +175,7 @@ def _weigh_evidence(region: LayoutRegion, kind: Kind, text: str, layout: PageLay
         is_compared=region.is_compared,
         lies=region.has_lies,
         is_flat_formula=kind is Kind.FORMULA and not region.latex,
+        makes_sense=kind in (Kind.TABLE, Kind.CODE, Kind.FORMULA) or makes_sense(text),
     )
 
 
