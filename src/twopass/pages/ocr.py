@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -416,22 +416,33 @@ def _recognise_letters(strips: Sequence[Array]) -> list[Recognition]:
 
 
 def _recognise(cut: Sequence[Array]) -> list[Recognition]:
-    """The same of strips in BGR, one by one: none is padded to the width of another. The widest are read first."""
+    """The same of strips in BGR, the widest first; doubtful ones are read again, padded to the width of others.
+
+    Read one by one they take less time, and most are read better; some handwriting is read better if padded.
+    """
     if not cut:
         return []
-    model = _load_rapid_ocr()._load_rec_model()
+    _load_rapid_ocr()._load_rec_model()  # once, before threads ask for it
     order = sorted(range(len(cut)), key=lambda number: -cut[number].shape[1] / cut[number].shape[0])
     with ThreadPoolExecutor(min(_threads.get(), len(cut))) as executor:
-        readings = dict(zip(order, executor.map(partial(_recognise_one, model), (cut[n] for n in order)), strict=True))
+        alone = executor.map(lambda number: _recognise_together([cut[number]])[0], order)
+        readings = dict(zip(order, alone, strict=True))
+    doubtful = [number for number in order if LEGIBLE_SCORE <= readings[number].score < SURE_SCORE]
+    together = _recognise_together([cut[number] for number in doubtful]) if len(doubtful) > 1 else []
+    for number, reading in zip(doubtful, together, strict=False):
+        readings[number] = max(readings[number], reading, key=lambda one: one.score)
     return [readings[number] for number in range(len(cut))]
 
 
-def _recognise_one(model: Any, strip: Array) -> Recognition:
+def _recognise_together(cut: Sequence[Array]) -> list[Recognition]:
     from rapidocr.ch_ppocr_rec import TextRecInput
 
-    result = model(TextRecInput(img=[strip], return_word_box=True))
-    letters = _list_letters(result.word_results[0], strip.shape[1])
-    return Recognition(result.txts[0], float(result.scores[0]), tuple(letters))
+    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(cut), return_word_box=True))
+    found = zip(result.txts, result.scores, result.word_results, cut, strict=True)
+    return [
+        Recognition(text, float(score), tuple(_list_letters(words, strip.shape[1])))
+        for text, score, words, strip in found
+    ]
 
 
 def _list_letters(words: Any, width: int) -> Iterator[Letter]:
