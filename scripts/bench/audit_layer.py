@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pymupdf
+from PIL import Image
 
 from scripts.bench import hidden_pages, lying_pages
 from scripts.bench.hidden_pages import A4, HIDDEN, LABEL, SEEN, SHOWN, WAYS, Line
@@ -188,14 +189,12 @@ def _draw_known() -> Iterator[tuple[str, bytes]]:
 def _scan(data: bytes, dpi: int, noise: int, layer: bytes | None = None) -> bytes:
     """A page as a picture with noise; with `layer`, over invisible text that is partly wrong, as bad OCR leaves it."""
     with pymupdf.open("pdf", data) as pdf, pymupdf.open() as scan:
-        pixmap = pdf[0].get_pixmap(dpi=dpi, colorspace="gray")
-        grey = np.frombuffer(pixmap.samples, np.uint8).astype(int)
+        pixmap = pdf[0].get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY)
+        grey = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width).astype(int)
         rough = grey + np.random.default_rng(dpi + noise).normal(0, noise, grey.shape)
-        picture = pymupdf.Pixmap(
-            pymupdf.csGRAY, pixmap.width, pixmap.height, rough.clip(0, 255).astype(np.uint8), False
-        )
+        picture = hidden_pages.encode(Image.fromarray(rough.clip(0, 255).astype(np.uint8)))
         page = scan.new_page(width=A4[0], height=A4[1])
-        page.insert_image(page.rect, pixmap=picture)
+        page.insert_image(page.rect, stream=picture)
         if layer:
             with pymupdf.open("pdf", layer) as other:
                 for x, _, _, y, text, *_ in other[0].get_text("words"):

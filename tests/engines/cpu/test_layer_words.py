@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.document import Rect
+from twopass.document import Box, Rect, Word
 from twopass.engines.cpu import layer_words
 from twopass.engines.cpu.content import StyledRun, StyledWord
+from twopass.engines.cpu.layer_words import LayerWords
+from twopass.pages.text_layer import TextLayer
 from twopass.text import symbol_fonts
 
 TIMES = pymupdf.Font("tiro")
@@ -244,3 +246,20 @@ def test_the_runs_of_a_word_move_with_its_quotes() -> None:
     (replaced,) = layer_words._replace_quotes((word,))
 
     assert replaced.text[slice(*replaced.runs[0][:2])] == "bold"
+
+
+@pytest.mark.parametrize(("text", "box", "stays"), [
+    ("order", (0.1, 0.1, 0.2, 0.12), False),
+    ("ord", (0.1, 0.1, 0.15, 0.12), False),
+    ("lock", (0.1, 0.1, 0.2, 0.12), False),
+    ("xyz", (0.1, 0.1, 0.15, 0.12), True),
+    ("order", (0.5, 0.1, 0.6, 0.12), True),
+])  # fmt: skip
+def test_hidden_words_and_their_parts_are_left_out(text: str, box: tuple[float, ...], stays: bool) -> None:
+    """What stands where a hidden word stands is left out, and a part of it with its letters; other words stay."""
+    page = Rect(0, 0, 500, 500)
+    layer = LayerWords((StyledWord(Rect(*(500 * side for side in box)), text, 0),), hidden=False)
+
+    left = layer.without(TextLayer.of([Word(Box(0.1, 0.1, 0.2, 0.12), "order")]), page)
+
+    assert bool(left.words) is stays

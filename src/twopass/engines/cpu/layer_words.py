@@ -334,10 +334,18 @@ class LayerWords:
         if not hidden:
             return self
         size = np.array([page.width, page.height, page.width, page.height])
-        boxes, own = hidden.corners * size, np.array([word.box for word in self.words]).reshape(-1, 4)
-        is_hidden = [bool((np.abs(boxes - box) <= _SAME_PLACE * size).all(1).any()) for box in own]
-        words = (word for word, hides in zip(self.words, is_hidden, strict=True) if not hides)
-        return replace(self, words=tuple(words))
+        boxes, letters = hidden.corners * size, [Counter(direction.replace_forms(text)) for text in hidden.texts]
+
+        def is_hidden(word: StyledWord) -> bool:
+            apart = (boxes - word.box) / size
+            is_inside = (apart[:, :2] <= _SAME_PLACE).all(1) & (apart[:, 2:] >= -_SAME_PLACE).all(1)
+            is_around = (apart[:, :2] >= -_SAME_PLACE).all(1) & (apart[:, 2:] <= _SAME_PLACE).all(1)
+            own = Counter(word.text)  # right-to-left text is split in another way, and in another order
+            return bool((is_inside & is_around).any()) or any(
+                own <= letters[index] or letters[index] <= own for index in np.flatnonzero(is_inside | is_around)
+            )
+
+        return replace(self, words=tuple(word for word in self.words if not is_hidden(word)))
 
 
 def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
