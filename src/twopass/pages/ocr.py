@@ -30,7 +30,6 @@ DETECTOR_SIDE = 2000  # pixels of the longest side that is read: A4 at 144 dpi h
 TILE_ASPECT = 3.0  # a page longer than this times its width is read in tiles: the detector enlarges short sides
 BLANK_SHARE = 0.02  # of the most ink in a row or column: one with less is blank
 MAX_CUT_GAP, MIN_CUT_OVERLAP = 0.6, 0.6  # of a line's height: parts of one line on both sides of a cut
-LINE_HEIGHT, MIN_LINE_WIDTH = 48, 160  # pixels of a line that is recognised; shorter ones are padded
 MIN_SCORE = 0.5  # of one line, RapidOCR's own default: below it, specks and ornaments are read as letters
 SURE_SCORE = 0.85  # long Hangul lines score 0.00-0.79, clean or noisy; printed English and Chinese score 0.97-1.00
 LONG_LINE = 3.0  # times its height: a shorter line says nothing about the script
@@ -476,7 +475,6 @@ def _load_rapid_ocr(limit: str = "min") -> Any:
             "Global.max_side_len": DETECTOR_SIDE,
             "Global.text_score": MIN_SCORE,
             "Det.limit_type": limit,
-            "Rec.rec_img_shape": [3, LINE_HEIGHT, MIN_LINE_WIDTH],
             "EngineConfig.onnxruntime.intra_op_num_threads": 1,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
         }
