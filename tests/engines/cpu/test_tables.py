@@ -126,6 +126,17 @@ def test_a_list_of_contents_is_no_table(tmp_path: Path) -> None:
     assert count_words(answer) == count_layer_words(path)
 
 
+@pytest.mark.parametrize(("numbers", "is_table"), [(("3", "9", "14", "20"), False), (("806", "77", "315", "12"), True)])
+def test_numbers_behind_dots_are_pages_if_they_grow(numbers: tuple[str, ...], is_table: bool) -> None:
+    """A leader ends at a page number in contents, and at a value in a table: values also decrease."""
+    texts = [(f"Herring{'.' * 20}", 60.0, 100.0 + 20 * row) for row in range(4)]
+    words = set_words(*texts, *((number, 300.0, 100.0 + 20 * row) for row, number in enumerate(numbers)))
+    region = Region("table", Rect(50, 85, 340, 175), tuple(words), Grid((110.0, 130.0, 150.0), (250.0,)))
+    settled = settle_tables([region], [])
+
+    assert [part.label for part in settled] == (["table"] if is_table else ["list-item"] * 4)
+
+
 def list_words(page: Any) -> list[StyledWord]:
     """Return the page's words, with one line number per height."""
     return [StyledWord(Rect(*word[:4]), word[4], round(word[1]), 10) for word in page.get_text("words")]
@@ -177,7 +188,7 @@ def test_a_grid_within_a_picture_is_a_table() -> None:
 
     assert (rest.label, rest.box) == ("picture", Rect(60, 130, 480, found.box.y0))
     assert found.grid is not None
-    _, _, cells = build_cells(found.box, found.grid, [word for word in layer.words if word.box.y0 > 320])
+    _, _, cells, _ = build_cells(found.box, found.grid, [word for word in layer.words if word.box.y0 > 320])
     assert [(c.row, c.col, c.row_span, c.col_span, c.text) for c in cells] == [cell.key for cell in table.cells]
 
 
@@ -220,7 +231,7 @@ def test_numbers_that_touch_the_next_column_are_cells(tmp_path: Path) -> None:
     box = Rect(120, 155, 260, 260)
     lines = tuple(175.0 + 20 * row for row in range(4))
 
-    _, cols, cells = build_cells(box, Grid(lines, ()), words)
+    _, cols, cells, _ = build_cells(box, Grid(lines, ()), words)
 
     assert cols == 2
     assert [(c.text) for c in cells if c.row] == [text for row in rows for text in row]
@@ -255,7 +266,7 @@ def test_thin_spaces_between_thousands_are_no_columns() -> None:
                 right -= 2
     lines = tuple(175.0 + 20 * row for row in range(3))
 
-    _, cols, cells = build_cells(Rect(50, 155, 240, 240), Grid(lines, ()), list_words(page))
+    _, cols, cells, _ = build_cells(Rect(50, 155, 240, 240), Grid(lines, ()), list_words(page))
 
     assert cols == 3
     assert [cell.text for cell in cells][:6] == ["May", "79 935", "4 118", "June", "1 204 560", "5 230"]
@@ -268,7 +279,7 @@ def test_a_mark_above_a_number_of_a_cell_is_no_digit_of_it() -> None:
 
     _, layer, _ = layer_words.extract(page)
 
-    _, _, cells = build_cells(Rect(0, 0, 300, 300), Grid((), ()), layer.words)
+    _, _, cells, _ = build_cells(Rect(0, 0, 300, 300), Grid((), ()), layer.words)
 
     assert [cell.text for cell in cells] == ["273,418,905¹ km²"]
 
@@ -277,7 +288,7 @@ def test_a_label_on_the_line_between_two_rows_spans_both() -> None:
     """A text centred between two rows may be in the lower one by a hair; its cell begins in the upper one."""
     words = set_words(("Springs", 0, 104.5), ("Weiher", 50, 95), ("12", 100, 95), ("Moos", 50, 110), ("7", 100, 110))
 
-    _, _, cells = build_cells(Rect(0, 92, 130, 122), Grid((108.0,), (38.0, 88.0)), words)
+    _, _, cells, _ = build_cells(Rect(0, 92, 130, 122), Grid((108.0,), (38.0, 88.0)), words)
 
     assert [(c.row, c.row_span) for c in cells if c.text == "Springs"] == [(0, 2)]
 
@@ -287,8 +298,8 @@ def test_a_shaded_row_is_not_one_cell() -> None:
     words = set_words(("Source", 0, 95), ("Kind", 50, 95), ("Moos", 0, 115))
     row, cell = Shade(Rect(0, 112, 80, 130), 0xDDDDDD), Shade(Rect(80, 112, 130, 130), 0xDDDDDD)
 
-    _, _, across = build_cells(Rect(0, 92, 130, 130), Grid((110.0,), (38.0, 88.0), (), (row,)), words)
-    _, _, beside = build_cells(Rect(0, 92, 130, 130), Grid((110.0,), (38.0, 88.0), (), (row, cell)), words)
+    _, _, across, _ = build_cells(Rect(0, 92, 130, 130), Grid((110.0,), (38.0, 88.0), (), (row,)), words)
+    _, _, beside, _ = build_cells(Rect(0, 92, 130, 130), Grid((110.0,), (38.0, 88.0), (), (row, cell)), words)
 
     assert [c.col_span for c in across if c.text == "Moos"] == [1]
     assert [c.col_span for c in beside if c.text == "Moos"] == [2]
@@ -324,6 +335,25 @@ def test_a_stroke_has_the_box_that_is_drawn() -> None:
     drawn = [[round(side, 2) for side in block["bbox"]] for block in blocks if block["type"] == 3]
 
     assert drawn == [[99.75, 241.75, 300.25, 242.25], [99.6, 411.6, 300.4, 442.4], [99.6, 441.6, 300.4, 472.4]]
+
+
+def test_names_and_values_have_no_header() -> None:
+    """The first of some rows of names and values is a row like the others; a title above values of one kind is none."""
+    names = [describe_row(texts) for texts in ("Number 2023-04417", "Date 14-March", "Customer 88-1203")]
+    mixed = [describe_row(texts) for texts in ("Ship Petrel", "Berth 17", "Master Anneke")]
+    prices = [describe_row(texts) for texts in ("Article Price", "Rope 12.50", "Tar 9.10")]
+
+    assert [count_header_rows(rows) for rows in (names, mixed, prices)] == [0, 0, 1]
+
+
+def test_a_table_whose_columns_were_missed_is_doubtful() -> None:
+    """Texts far apart in one cell, and numbers of two lines in one cell, are no cells; right cells are no doubt."""
+    texts = [(str(12 * row + col), 60.0 + 80 * col, 100.0 + 20 * row) for row in range(1, 5) for col in range(4)]
+    words, box = set_words(*texts), Rect(50, 105, 370, 195)
+    rules = [Rect(50, y, 370, y) for y in (105, 150, 195)] + [Rect(x, 105, x, 195) for x in (50, 130, 210, 370)]
+
+    assert not build_cells(box, Grid((130.0, 150.0, 170.0), (130.0, 210.0, 290.0)), words).is_doubtful
+    assert build_cells(box, Grid((), (), tuple(rules)), words).is_doubtful
 
 
 def test_a_word_that_ocr_read_across_a_rule_is_split() -> None:
@@ -385,7 +415,7 @@ _grids = st.builds(
 @given(_rects, _grids, st.lists(_words, max_size=30))
 def test_every_word_is_in_exactly_one_cell(box: Rect, grid: Grid, words: list[StyledWord]) -> None:
     """Whatever rules and lines a table has, its cells tile the grid and have each word once."""
-    rows, cols, cells = build_cells(box, grid, words)
+    rows, cols, cells, _ = build_cells(box, grid, words)
 
     found = Counter(word for cell in cells for word in cell.text.split())
     assert found == Counter(part for word in words for part in word.text.split())

@@ -41,10 +41,12 @@ def to_json(content: PageContent) -> str:
 def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
     box: dict[str, Any] = {"label": region.label, "box": _to_page_box(region.box, content)}
     if region.grid is not None:
-        rows, cols, cells = build_cells(region.box, region.grid, region.words)
+        rows, cols, cells, is_doubtful = build_cells(region.box, region.grid, region.words)
         if bidi.is_rtl(region.words):
             cells = _mirror_cells(cells, cols)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
+        if is_doubtful:
+            box["table"]["doubtful"] = True
         box |= _score_of_pixels(region.words) | _describe_fonts(region.words, content)
         return box
     if region.words:

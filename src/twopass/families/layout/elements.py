@@ -107,6 +107,8 @@ def _build_element(region: LayoutRegion, layout: PageLayout, page: int, role: Ro
     confidence, doubts = judge(_weigh_evidence(region, kind, text, layout)) if text else (None, ())
     if layout.unreadable_script:
         doubts = tuple(dict.fromkeys((Flag.UNREADABLE, *doubts)))
+    if kind is Kind.TABLE and region.table and region.table.doubtful:
+        doubts = tuple(dict.fromkeys((*doubts, Flag.UNCERTAIN)))
     element = Element(
         id="",
         page=page,

@@ -62,6 +62,7 @@ class RegionTable(Value, extra="ignore"):
     rows: int = Field(ge=0)
     cols: int = Field(ge=0)
     cells: tuple[Cell, ...] = ()
+    doubtful: bool = False  # the page shows that some cells are wrong
 
 
 class LayoutRegion(Value, extra="ignore"):

@@ -13,6 +13,7 @@ from twopass.engines.cpu.tables.phrases import MAX_HEADER_LINES, Phrase, find_sl
 
 MAX_HEADER_ROWS = 5
 MAX_HEADER_SHARE = 0.5  # of the table's rows
+MIN_KEY_VALUES = 3  # rows of names and values
 FULL_RULE = 0.9  # of the table's width, for a rule that separates header and body
 MAX_FULL_RULES = 0.34  # of the rows: where more rows have a rule below them, these do not mark a header
 
@@ -37,7 +38,7 @@ def count_header_rows(rows: Sequence[RowFacts]) -> int:
     marked = max(_count_shaded(rows), _count_bold(rows))
     if marked > most:
         marked = 0
-    if not marked and _is_data(rows[0]):
+    if not marked and (_is_data(rows[0]) or (_are_key_values(rows) and not _count_ruled(rows, most))):
         return 0
     depth = max(rows[0].depth, marked)
     if not marked:
@@ -50,6 +51,17 @@ def count_header_rows(rows: Sequence[RowFacts]) -> int:
 def _is_data(row: RowFacts) -> bool:
     texts = [text for text in row.texts if text]
     return bool(texts) and all(any(letter.isdigit() for letter in text) for text in texts)
+
+
+def _are_key_values(rows: Sequence[RowFacts]) -> bool:
+    """Whether rows are names and values: of the latter, some have digits and some have none, also below the first."""
+    if len(rows) < MIN_KEY_VALUES or any(len(row.texts) != 2 or not row.texts[0] for row in rows):
+        return False
+    values = [any(letter.isdigit() for letter in row.texts[1]) for row in rows if row.texts[1]]
+    names = [any(letter.isdigit() for letter in row.texts[0]) for row in rows]
+    if not values or any(names):
+        return False
+    return values[0] or len(set(values[1:])) == 2
 
 
 def _count_shaded(rows: Sequence[RowFacts]) -> int:

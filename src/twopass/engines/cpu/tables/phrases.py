@@ -142,8 +142,11 @@ def _to_edge(one: StyledWord, other: StyledWord) -> _Edge:
 
 def _to_phrase(group: Sequence[StyledWord], line: int) -> Phrase:
     box = enclose([word.box for word in group])
-    is_number = all(_NUMBER.fullmatch(word.text) for word in group)
-    return Phrase(box, line, _measure_size(group[0]), is_number, " ".join(word.text for word in group))
+    return Phrase(box, line, _measure_size(group[0]), all(map(is_number, group)), " ".join(word.text for word in group))
+
+
+def is_number(word: StyledWord) -> bool:
+    return bool(_NUMBER.fullmatch(word.text))
 
 
 def _measure_size(word: StyledWord) -> float:

@@ -102,7 +102,7 @@ def _is_filled(table: Region, words: Sequence[StyledWord]) -> bool:
     lines = grid_lines.find_lines(table.box, table.grid, words)
     if not lines.closed or lines.xs.slots < 2:
         return False
-    _, _, cells = build_cells(table.box, table.grid, words)
+    cells = build_cells(table.box, table.grid, words).cells
     filled = sum(bool(cell.text) for cell in cells)
     return filled >= max(MIN_FILLED * len(cells), MIN_FILLED_CELLS)
 
