@@ -276,7 +276,7 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     display_list = page.get_displaylist()  # parsed once, for the pixels and for the positions of images
     array = render_display_list(display_list, request.zoom, request.zoom)
     is_quick = time.process_time() - began < _QUICK_S
-    image_share = measure_image_share(display_list) if is_quick else 1.0
+    image_share = measure_image_share(display_list)
     is_scalable = is_quick and turn is not None and image_share <= _SCALABLE_IMAGE_SHARE
     is_turned = False
     if turn is None and measure_ink(array) >= BLANK_INK and (turn := orientation.detect_turn(array)):

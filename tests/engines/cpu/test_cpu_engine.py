@@ -240,7 +240,7 @@ def test_a_page_with_a_wrong_font_encoding_is_read_by_ocr(tmp_path: Path) -> Non
 
 
 def test_a_font_that_lies_about_consonants_is_found_by_its_pixels(tmp_path: Path) -> None:
-    """Words with their vowels pass for text, but look odd and do not match the pixels, so the page is read by OCR."""
+    """Words with their vowels pass for text, but look odd and do not match the pixels, from which they are read."""
     consonants = "bcdfghjklmnpqrstvwxz"
     document = pymupdf.open()
     page = draw_text_page(document, PROSE, font="helv", size=12)
@@ -252,7 +252,7 @@ def test_a_font_that_lies_about_consonants_is_found_by_its_pixels(tmp_path: Path
     answer = read(path)
 
     assert "borehole" not in count_layer_words(path)
-    assert answer["via"] == "ocr"
+    assert all("from_pixels" in line for box in answer["boxes"] for line in box["lines"])
     assert "borehole" in count_words(answer)
 
 
