@@ -292,7 +292,7 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     is_seen, unseen = hidden_words.look(page, drawing, layer, styles)
     if optional_content.has_layers(page.parent):
         unseen = unseen.add_hidden(_find_switched_off(page, request.pointer, layer), Reason.LAYER_OFF)
-    is_true = is_seen & ~_find_lying(layer, styles, drawing)
+    is_true = is_seen & ~_find_lying(layer, styles, is_seen, drawing)
     places = [word[5:7] for word, is_used in zip(words, is_true, strict=True) if is_used]
     unseen = replace(unseen, lying=layer.pick(is_seen & ~is_true), redactions=_find_redactions(page))
     layer = layer.pick(is_true)
@@ -322,14 +322,19 @@ def _find_switched_off(page: Any, pointer: PagePointer, layer: TextLayer) -> Tex
     return TextLayer.of(new)
 
 
-def _find_lying(layer: TextLayer, styles: Sequence[Style], drawing: Drawing) -> npt.NDArray[np.bool_]:
-    """Which words are in fonts that name other characters than they draw; a scan's invisible words are not judged."""
+def _find_lying(
+    layer: TextLayer, styles: Sequence[Style], is_seen: npt.NDArray[np.bool_], drawing: Drawing
+) -> npt.NDArray[np.bool_]:
+    """Which words are in fonts that name other characters than they draw.
+
+    Words that cannot be seen say nothing about their font, and neither do a scan's invisible words.
+    """
     height, width = drawing.array.shape[:2]
     boxes = [Rect(*box) for box in (layer.corners * (width, height, width, height)).tolist()]
     words = [
         FontWord(text, box, style.font, box.width / (drawing.zoom * style.size))
-        for text, box, style in zip(layer.texts, boxes, styles, strict=False)
-        if style.is_drawn and style.size > 0 and box.width >= box.height and not is_symbol_font(style.font)
+        for text, box, style, seen in zip(layer.texts, boxes, styles, is_seen, strict=False)
+        if seen and style.is_drawn and style.size > 0 and box.width >= box.height and not is_symbol_font(style.font)
     ]
     lying = lying_fonts.examine(words, drawing.array).lying
     return np.array([style.font in lying for style in styles] or [False] * len(layer), bool)
