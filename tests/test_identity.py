@@ -32,6 +32,7 @@ OTHERS: Mapping[str, Any] = {
     "gpus": 1,
     "enforce_eager": True,
     "block_size": 32,
+    "torch_compile": "off",
     "max_tiles": 4,
     "torch_compile": "off",
     "engine_cache_key": "0123456789abcdef",
@@ -53,18 +54,24 @@ MISFITS = {"engine", "structure", "bucket_endpoint_url", "bucket_access_key_id",
 ARITHMETIC = {"preset", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "load_format", "logprobs"}
 CASES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "cpu": ({}, {"engine", "tessdata_dir"}),
-    "hf": ({"engine": "hf"}, {"model", "dtype", "small_crops", "structure"}),
+    "hf": ({"engine": "hf"}, {"model", "dtype", "small_crops", "structure", "missed_questions"}),
     "vllm, tiles": (
         {**VLLM, "model": "unlimited_ocr"},
-        {"engine", "model", *ARITHMETIC, "draw_views", "max_tiles", "structure"},
+        {"engine", "model", *ARITHMETIC, "draw_views", "max_tiles", "structure", "missed_questions"},
     ),
     "vllm, detector": (
         {**VLLM, "structure": "detector"},
-        {"engine", "model", *ARITHMETIC, "draw_views", "small_crops", "structure", "layer_text", "detector_device"},
+        {
+            *("engine", "model", "draw_views", "small_crops", "structure", "layer_text", "detector_device"),
+            *("missed_questions", *ARITHMETIC),
+        },
     ),
     "openai": (
         OPENAI,
-        {"engine", "openai_family", "openai_model", "openai_plain", "openai_modes", "small_crops", "structure"},
+        {
+            *("engine", "openai_family", "openai_model", "openai_plain", "openai_modes", "small_crops", "structure"),
+            "missed_questions",
+        },
     ),
 }
 
@@ -100,7 +107,7 @@ async def describe(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     given = Settings(**settings)
     if identity := await factory.identify(given):
         with suppress(InvalidSetting):
-            return contexts.describe_run(JOB, identity, choose_family(given, identity.family)).options
+            return contexts.describe_run(JOB, identity, choose_family(given, identity.family), given).options
     return None
 
 

@@ -23,6 +23,7 @@ from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
 from twopass.runtime.admission import AdmissionLimits, Ticket
 from twopass.runtime.shutdown import RESEND_HINT
+from twopass.settings import MISSED_QUESTIONS, Settings
 from twopass.steps import enrich
 from twopass.steps.artefacts import PreviewSource
 from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails, page_name
@@ -206,7 +207,8 @@ class DocumentContext:
     def page_context(self, rendered: RenderedPage) -> PageContext:
         """What both passes over a rendered page need."""
         worker, key = self.worker, self.file.info.sha256[:12]
-        return PageContext(rendered, key, self.job, worker.engine, worker.family, worker.page_pool)
+        questions = worker.settings.missed_questions
+        return PageContext(rendered, key, self.job, worker.engine, worker.family, worker.page_pool, questions)
 
     def manifest_details(self, document: Document, selection: Sequence[Problem]) -> ManifestDetails:
         """What the manifest keeps besides the result."""
@@ -247,7 +249,7 @@ def resolve_deadline(job: Job, worker: Worker) -> float | None:
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
-def describe_run(job: Job, engine: Engine | Identity, family: Family) -> Run:
+def describe_run(job: Job, engine: Engine | Identity, family: Family, settings: Settings) -> Run:
     """Every option that affects what is read, of the job and of the worker, and the prompts.
 
     This is the only way into documents' ids. What the settings change is named by the engine or by the family, so that
@@ -256,6 +258,8 @@ def describe_run(job: Job, engine: Engine | Identity, family: Family) -> Run:
     reader = {"family": family.name, "revision": family.revision, **describe(engine)}
     reader |= enrich.describe_options()
     crops = {"max_crops": job.max_crops or family.crops.default}
+    if family.canary and settings.missed_questions != MISSED_QUESTIONS:
+        reader["missed_questions"] = settings.missed_questions
     return Run(options={**job.reading_options, **crops, **reader, **family.options}, prompts=dict(family.prompts))
 
 

@@ -94,6 +94,8 @@ class Code(StrEnum):
     REGIONS_UNREAD = "REGIONS_UNREAD", None, "none of the page's regions was read"
     REGIONS_DROPPED = "REGIONS_DROPPED"
     ORDER_CORRECTED = "ORDER_CORRECTED"
+    MISSED_TEXT = "MISSED_TEXT"
+    UNREAD_INK = "UNREAD_INK"
     ANSWER_TOO_LONG = "ANSWER_TOO_LONG"
     CONTENT_LOST = "CONTENT_LOST", None, "the page is damaged, and nothing of it is drawn"
     IMAGE_LOST = "IMAGE_LOST"

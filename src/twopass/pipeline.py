@@ -1,7 +1,7 @@
-"""The flow of one job: fetch, render, pass 1, pass 2, audit, assemble, upload.
+"""The flow of one job: fetch, render, pass 1, missed text, pass 2, audit, assemble, upload.
 
     source --fetch--> checked file --render--> page images --pass 1--> elements with boxes
-           --pass 2--> elements read again --audit--> findings --assemble--> Document
+           --missed text--> elements for it --pass 2--> elements read again --audit--> findings --assemble--> Document
            --upload--> artefacts, manifest last
 
 Pages run independently of each other; the page slots limit how many are in flight.
@@ -37,6 +37,7 @@ from twopass.steps import (
     enrich,
     fallback,
     fetch,
+    missed_text,
     pass1,
     pass2,
     render,
@@ -108,7 +109,7 @@ async def find_finished(job: Job, settings: Settings, identity: Identity, output
     with suppress(TwopassError):
         family, watch = choose_family(settings, identity.family), Stopwatch()
         contexts.check_supported(job, family)
-        run = contexts.describe_run(job, identity, family)
+        run = contexts.describe_run(job, identity, family, settings)
         async with open_sources(settings, job.s3, job.upload) as sources:
             sha256 = await fetch.hash_source(job.sources[0], sources)
             document_id = contexts.document_id(locations.stem(job.sources[0]), sha256, job, run)
@@ -174,7 +175,7 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
 
 
 async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
-    """Render the page, run both passes, audit, enrich and store it.
+    """Render the page, run both passes and what pass 1 missed, audit, enrich and store it.
 
     If a page worker crashes, the page is processed once more; if it cannot be rendered, its text layer is used.
     """
@@ -185,7 +186,7 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                 async with _render(doc, number) as rendered:
                     page = doc.page_context(rendered)
                     with watch.stage("pass1"):
-                        first = await pass1.read(page, last_try)
+                        first = await missed_text.add(page, await pass1.read(page, last_try))
                     with watch.stage("pass2"), doc.progress.track_elements(len(first.elements)):
                         second = await pass2.read(page, first)
                         checkpoint = await audit.complete(page, first, second)
@@ -225,7 +226,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
             with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s, advice=RAISE_LIMIT):
                 file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
         ticket.mark_fetched(file.info.bytes)
-        run = contexts.describe_run(job, worker.engine, worker.family)
+        run = contexts.describe_run(job, worker.engine, worker.family, worker.settings)
         folder = DocumentFolder(context.output, contexts.document_id(file.stem, file.info.sha256, job, run))
         was_read = await stack.enter_async_context(ticket.exclusive(folder.document_id))
         async with context.start_work(), task_group.open_group() as group:

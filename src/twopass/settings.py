@@ -20,6 +20,7 @@ from twopass.format_options import Furniture
 from twopass.models import DEFAULT_MODEL, PRESET_NAMES, name_models
 
 MEGABYTE = 1 << 20
+MISSED_QUESTIONS = 4
 _HIDDEN = "…"
 MIN_LENGTH = 5  # shorter words are close to too many others: MODE to MODEL, TYPE to DTYPE
 _LONG = 13  # letters from which a setting is recognised in spite of two errors; vLLM's WORKER_CLS is no WORKER_CALLS
@@ -166,6 +167,12 @@ class ModelSettings(BaseSettings):
     layer_text: bool = Field(
         default=False,
         description="regions of text take the words of a complete text layer, and the model is not asked about them",
+    )
+    missed_questions: int = Field(
+        default=MISSED_QUESTIONS,
+        ge=0,
+        description="most questions per page about text that the first reading missed; what is found beyond them has "
+        "the text that OCR or the PDF gives",
     )
     load_format: str = Field(default="auto", description="dummy: random weights, for benchmarks without a model")
     stream_interval: int = Field(default=128, ge=1, description="tokens generated between two loop checks")

@@ -24,6 +24,7 @@ class Unit(StrEnum):
     """What the count of a finding counts, in the plural."""
 
     REGIONS = "regions"
+    LINES = "lines"
     ANSWERS = "answers"
     WORDS = "words"
     PARTS = "parts"
@@ -159,6 +160,31 @@ class FindingKind(StrEnum):
         Unit.PARTS,
         "left out: lines of which OCR is not sure",
         "Some lines that only the page's pixels show were left out, because OCR is not sure of them.",
+    )
+    TEXT_MISSED = _Row(
+        "text_missed",
+        Code.MISSED_TEXT,
+        Unit.LINES,
+        "that the first reading missed and that were read afterwards",
+        "The first reading missed this text. It was found on the page and read. Its place in the reading order is a "
+        "guess.",
+        is_loss=False,
+        advice="check where they stand",
+    )
+    UNREAD_INK = _Row(
+        "unread_ink",
+        Code.UNREAD_INK,
+        Unit.LINES,
+        "that look like text and were not read",
+        "This looks like text, and nothing was read here.",
+    )
+    INK_UNCHECKED = _Row(
+        "ink_unchecked",
+        Code.MISSED_TEXT,
+        Unit.PARTS,
+        "not compared with the answer, because a page worker died",
+        "The page was not searched for text that the answer lacks.",
+        is_loss=False,
     )
     TEXT_UNREADABLE = _Row(
         "text_unreadable",

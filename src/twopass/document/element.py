@@ -252,6 +252,11 @@ class Element(Value):
     def is_figure(self) -> bool:
         return self.kind in FIGURES
 
+    @property
+    def is_unread_ink(self) -> bool:
+        """Whether it is only known that there is text."""
+        return Flag.MISSED in self.flags and not self.text and self.table is None
+
     def with_flags(self, *flags: Flag) -> Element:
         """The element with these flags, each of them once."""
         return self.model_copy(update={"flags": tuple(dict.fromkeys((*self.flags, *flags)))})

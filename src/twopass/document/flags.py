@@ -131,6 +131,10 @@ class Flag(StrEnum):
         "missed_by_detector",
         "The layout detector missed this text. It was found in the PDF's own text or as ink.",
     )
+    MISSED = _Row(
+        "missed",
+        "The first reading missed this text. It was found on the page. Its place in the reading order is a guess.",
+    )
     ORPHAN = _Row("orphan", "The layout model missed this text. Its place in the reading order is a guess.")
     UNREAD_REGION = _Row("unread_region", "The text of this region was not read.")
 

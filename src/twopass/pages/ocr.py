@@ -103,9 +103,7 @@ class OcrLine:
     @property
     def is_covered(self) -> bool:
         """Whether the recogniser read all of it, and knows its script."""
-        letters = [letter for letter in self.text.lower() if letter.isalpha()]
-        known = sum(bool(_KNOWN_LETTER.match(letter)) for letter in letters)
-        return self.coverage >= MIN_COVERAGE and known >= MIN_KNOWN_LETTERS * len(letters)
+        return self.coverage >= MIN_COVERAGE and knows_script(self.text)
 
 
 @dataclass(frozen=True)
@@ -151,6 +149,13 @@ class ReadLines(Protocol):
         sharp: Array | None = None,
         tesseract: Tesseract | None = None,
     ) -> OcrResult: ...
+
+
+def knows_script(text: str) -> bool:
+    """Whether RapidOCR was trained on the script of a text."""
+    letters = [letter for letter in text.lower() if letter.isalpha()]
+    known = sum(bool(_KNOWN_LETTER.match(letter)) for letter in letters)
+    return known >= MIN_KNOWN_LETTERS * len(letters)
 
 
 def read(array: Array, language: str | None = None) -> OcrResult:

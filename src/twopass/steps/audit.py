@@ -28,7 +28,7 @@ from twopass.families import word_account
 from twopass.families.interface import Rung
 from twopass.job import Task
 from twopass.pages.text_layer import TextLayer
-from twopass.steps import fallback, unseen
+from twopass.steps import fallback, picture_text, unseen
 from twopass.steps.page_context import PageContext
 from twopass.text import prose, unknown_characters
 
@@ -54,7 +54,7 @@ async def complete(page: PageContext, first: Checkpoint, second: Checkpoint) -> 
     A page of which nothing was read ends as one without a usable answer. Raises WorkerDied.
     """
     asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
-    ended = await _end_unread(page, second, asked)
+    ended = await picture_text.read(page, await _end_unread(page, second, asked))
     ended = ended.with_findings(list(_find_lost_words(page, first, ended)))
     ended = await unseen.flag_blank(page, ended)
     ended = unseen.add(ended, page.rendered.unseen, page.rendered.words)
@@ -78,7 +78,7 @@ def restore(checkpoint: Checkpoint) -> Checkpoint:
 def _audit(page: Checkpoint, words: TextLayer | None = None) -> PageAudit:
     """What the page, its flags and its problems show, in addition to what was recorded."""
     recorded = page.page.audit or PageAudit()
-    known = {finding.element for finding in recorded.findings}
+    known = {finding.element for finding in recorded.findings if finding.kind is not FindingKind.TEXT_MISSED}
     audit = recorded.with_findings(
         [
             Finding(kind=kind, element=element.id, box=element.box, said=_measure_cut(page, element, kind))
@@ -99,6 +99,8 @@ def _resolve_characters(page: Checkpoint) -> tuple[Checkpoint, list[Finding]]:
 
 def _find_kind(element: Element) -> FindingKind | None:
     """What an element's flags say about its contents; None if they are complete."""
+    if element.is_unread_ink:
+        return FindingKind.UNREAD_INK
     return next((kind for flag, kind in _KINDS.items() if flag in element.flags), None)
 
 

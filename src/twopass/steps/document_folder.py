@@ -276,13 +276,14 @@ def _complete(page: Checkpoint, job_id: str, info: SourceInfo, canary: Canary | 
 
 
 def name_crops(page: Checkpoint) -> Checkpoint:
-    """Name the image file of each figure and table."""
+    """Name the image file of each figure and table, and of text that was not read."""
     return page.model_copy(update={"elements": tuple(_name_crop(element) for element in page.elements)})
 
 
 def _name_crop(element: Element) -> Element:
     """Name its file; a page worker that a document has taken over must not name another one, by an id with `..`."""
-    has_crop = (element.is_figure or element.kind is Kind.TABLE) and element.box is not None
+    is_shown = element.is_figure or element.kind is Kind.TABLE or element.is_unread_ink
+    has_crop = is_shown and element.box is not None
     is_named = has_crop and _ELEMENT_ID.fullmatch(element.id)
     return element.model_copy(update={"image": f"images/{element.id}.png" if is_named else None})
 

@@ -14,6 +14,7 @@ from twopass.pages import picture_page
 from twopass.pages.rendered_page import PagePointer, RenderedPage
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import PagePool
+from twopass.settings import MISSED_QUESTIONS
 
 
 class Answer(NamedTuple):
@@ -26,7 +27,10 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class PageContext:
-    """A rendered page and its reader. The ids of its prompts begin with `source_key`; equal files have equal keys."""
+    """A rendered page and its reader. The ids of its prompts begin with `source_key`; equal files have equal keys.
+
+    `missed_questions`: most questions about text that pass 1 missed.
+    """
 
     rendered: RenderedPage
     source_key: str
@@ -34,6 +38,7 @@ class PageContext:
     engine: Engine
     family: Family
     page_pool: PagePool
+    missed_questions: int = MISSED_QUESTIONS
 
     @property
     def number(self) -> int:

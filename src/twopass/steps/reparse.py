@@ -40,8 +40,8 @@ from twopass.pages.source_files import CheckedFile
 from twopass.result import AuditSum, DocumentResult
 from twopass.runtime.page_pool import PagePool, open_page_pool
 from twopass.runtime.page_slots import PageSlots
-from twopass.settings import Settings
-from twopass.steps import artefacts, assemble, audit, document_folder, enrich, fetch, pass1, pass2
+from twopass.settings import MISSED_QUESTIONS, Settings
+from twopass.steps import artefacts, assemble, audit, document_folder, enrich, fetch, missed_text, pass1, pass2
 from twopass.steps.artefacts import PreviewSource
 from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails
 from twopass.steps.page_context import PageContext
@@ -218,8 +218,9 @@ async def _reread_page(
     """Run both passes on one page with its recorded answers; returns the old page if none of them is usable now."""
     family, job = restore_family(details.options), restore_job(details)
     key, answers = _index_answers(old.completions)
-    page = PageContext(rendered, key, job, _RecordedEngine(answers, family.name), family, page_pool)
-    first = await pass1.read(page)
+    questions = int(details.options.get("missed_questions", MISSED_QUESTIONS))
+    page = PageContext(rendered, key, job, _RecordedEngine(answers, family.name), family, page_pool, questions)
+    first = await missed_text.add(page, await pass1.read(page))
     if first.page.state not in _USABLE_STATES:
         return old  # only an engine could give another answer
     new_ids = _match_elements(old.elements, first.elements)

@@ -40,8 +40,10 @@ def apply_reply(element: Element, reply: Reply, reader: RegionReader) -> Element
         element = element.with_flags(Flag.REPETITION_CUT)
     if reply.finish_reason == "length":
         element = element.with_flags(Flag.CUT_OFF)
-    read = element if reply.finish_reason in ("error", "crash") else _write(element, text, task, reader)
-    if not (read.text or read.table or (read.figure and read.figure.data)):
+    read = None if reply.finish_reason in ("error", "crash") else _write(element, text, task, reader)
+    if read is None or not (read.text or read.table or (read.figure and read.figure.data)):
+        if element.text:  # OCR found it and read it, so that this is a second reading
+            return element.with_flags(Flag.PASS2_EMPTY)
         return fall_back(element, reply.layer_text, with_text)
     update = {"read_by": 2, "analysis": Analysis(source=Source.MODEL, prompt=task)}
     return text_layer_check.check_region(

@@ -34,6 +34,7 @@ from twopass.models import Model, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 _LADDER = (DETECTION,)
+_ASKED = frozenset({Flag.UNREAD_REGION, Flag.DOUBTFUL})
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class RegionFamily(Family):
         return loops.find_repetition(text) is not None
 
     def next_question(self, context: ElementContext) -> Question | None:
-        """One question about every region that the reader reads, unless its text is known already."""
-        if context.replies or Flag.UNREAD_REGION not in context.element.flags:
+        """One question about every region that the reader reads, unless its text is known and not doubtful."""
+        if context.replies or _ASKED.isdisjoint(context.element.flags):
             return None
         task = self._choose_task(detected_page.find_label(context.element))
         return Question(task, self.reader.prompts[task]) if task else None

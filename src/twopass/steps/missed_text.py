@@ -1,0 +1,339 @@
+"""Text that pass 1 missed: lines of ink and words of the text layer that are in no element become elements.
+
+Ink only nominates, and RapidOCR decides, whatever engine reads the page. An element has the text that RapidOCR read, or
+that of the layer; pass 2 asks a model about some of them, as about any doubtful element.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import structlog
+
+from twopass.detection import recall
+from twopass.document import (
+    Box,
+    Checkpoint,
+    Confidence,
+    Element,
+    Finding,
+    FindingKind,
+    Flag,
+    Kind,
+    State,
+    Word,
+    enclose,
+    make_element_id,
+)
+from twopass.errors import WorkerDied
+from twopass.families import content
+from twopass.job import Pass2, Task
+from twopass.pages import ocr
+from twopass.pages.ink import PageInk
+from twopass.pages.shared_pixels import Pixels
+from twopass.pages.strips import Array
+from twopass.pages.text_layer import TextLayer
+from twopass.steps.page_context import PageContext
+from twopass.text import prose
+from twopass.text.confidence import Evidence, judge, judge_unknown_layer
+
+MAX_READ = 8  # lines of a page, those of the layer first, then the widest: each takes RapidOCR about 20 ms
+MIN_SCORE = 0.8  # of RapidOCR: shapes are read as letters with less
+MIN_LETTERS = 2  # and digits, of a line
+MIN_RUN = (
+    3  # words of the layer beside each other that the element around them lacks: single ones are spelled otherwise
+)
+MIN_SIMILARITY = 90.0  # of 100, with a part of the text, for a line of which letters were misread
+MIN_AGREEMENT = 50.0  # of 100, of the layer with RapidOCR
+SHORT = 6  # letters: shorter lines are compared with whole words
+NEAR = 0.02  # of the page, around a line: one or two lines
+PADDING = 0.3  # of a line's height, around the pixels that are read
+SAME_LINE, WIDE_GAP = 0.5, 3.0  # of a word's height: shift and gap between words of one line
+SAME_BLOCK, SAME_HEIGHT = 1.0, 1.6  # between lines of one block: gap in heights, and ratio of their heights
+SAME_COLUMN = 0.5  # of the narrower one's width, that two elements of one column share
+# Whose words a text layer spells differently, or that pass 2 reads.
+_NOT_COMPARED = frozenset({Kind.FORMULA, Kind.PICTURE, Kind.CHART})
+_WITHOUT_ANSWER = frozenset({State.BLANK, State.FAILED, State.UNREAD})
+
+log = structlog.get_logger()
+
+
+class KnownText(NamedTuple):
+    """Where an element is, and its text. `is_compared`: it has every word of the layer in its boxes."""
+
+    boxes: tuple[Box, ...]
+    text: str
+    is_compared: bool = True
+
+
+class MissedLine(NamedTuple):
+    """A line of text that no element has. `score` is RapidOCR's; None for words of the text layer.
+
+    A line in a script that RapidOCR cannot read has no text.
+    """
+
+    box: Box
+    text: str
+    score: float | None = None
+
+
+async def add(page: PageContext, first: Checkpoint) -> Checkpoint:
+    """The page after pass 1, with elements for the text that it missed.
+
+    A page worker that dies of it costs nothing else: the page was read.
+    """
+    if page.job.task is not Task.DOCUMENT or first.page.state in _WITHOUT_ANSWER:
+        return first
+    known = [
+        KnownText(element.boxes, " ".join(element.texts), element.kind not in _NOT_COMPARED)
+        for element in first.elements
+    ]
+    rendered = page.rendered
+    dpi = rendered.page.image.dpi if rendered.page.image else 0.0
+    try:
+        lines = await page.page_pool.call(find, rendered.pixels, dpi, known, rendered.words)
+    except WorkerDied as error:
+        log.warning("page not compared with its ink", page=page.number, code=error.code)
+        return first.with_findings([Finding(kind=FindingKind.INK_UNCHECKED, said=error.message)])
+    asks = page.family.canary is not None and page.job.pass2 is not Pass2.NONE
+    return _add_elements(first, lines, page.missed_questions if asks else 0) if lines else first
+
+
+# ---- elements --------------------------------------------------------------------------------------
+
+
+def _add_elements(first: Checkpoint, lines: Sequence[MissedLine], questions: int) -> Checkpoint:
+    """The page with an element for each block of lines. Pass 2 asks about the longest of them.
+
+    What has no text is found by the audit, unless pass 2 reads it.
+    """
+    blocks, number = _group_lines(lines), first.page.number
+    start = 1 + max((int(element.id.rpartition("e")[2]) for element in first.elements), default=-1)
+    added = [_build_element(block, make_element_id(number, start + n), number) for n, block in enumerate(blocks)]
+    asked = {element.id for element in sorted(added, key=lambda element: -len(element.text))[:questions]}
+    elements = list(first.elements)
+    for element in added:
+        wanted = (Flag.DOUBTFUL if element.text else Flag.UNREAD_REGION,) if element.id in asked else ()
+        elements.insert(_find_place(element, elements), element.with_flags(*wanted))
+    findings = [
+        Finding(kind=FindingKind.TEXT_MISSED, count=len(block), element=element.id, box=element.box)
+        for block, element in zip(blocks, added, strict=True)
+        if element.text
+    ]
+    return first.model_copy(update={"elements": tuple(elements)}).with_findings(findings)
+
+
+def _group_lines(lines: Sequence[MissedLine]) -> list[list[MissedLine]]:
+    """Group lines of one source that stand below each other, from top to bottom."""
+    blocks: list[list[MissedLine]] = []
+    for line in sorted(lines, key=lambda line: (line.box.y0, line.box.x0)):
+        block = next((block for block in blocks if _is_below(line, block[-1])), None)
+        if block is None:
+            blocks.append([line])
+        else:
+            block.append(line)
+    return blocks
+
+
+def _is_below(line: MissedLine, above: MissedLine) -> bool:
+    heights = sorted((line.box.height, above.box.height))
+    return (
+        (line.score is None, bool(line.text)) == (above.score is None, bool(above.text))
+        and heights[1] <= SAME_HEIGHT * heights[0]
+        and line.box.y0 - above.box.y0 >= 0
+        and line.box.y0 - above.box.y1 <= SAME_BLOCK * heights[1]
+        and line.box.overlap_x(above.box) > 0
+    )
+
+
+def _build_element(lines: Sequence[MissedLine], element_id: str, page: int) -> Element:
+    text = prose.unwrap("\n".join(line.text for line in lines))
+    confidence, doubts = _judge(text, [line.score for line in lines if line.score is not None])
+    element = Element(
+        id=element_id,
+        page=page,
+        category=Kind.TEXT.category,
+        kind=Kind.TEXT,
+        boxes=(enclose(line.box for line in lines),),
+        confidence=confidence,
+        flags=(Flag.MISSED, *doubts),
+    )
+    return content.write(element, text)
+
+
+def _judge(text: str, scores: Sequence[float]) -> tuple[Confidence | None, tuple[Flag, ...]]:
+    if not text:
+        return None, ()
+    return judge(Evidence(length=len(text), recogniser=min(scores))) if scores else judge_unknown_layer(text)
+
+
+def _find_place(element: Element, elements: Sequence[Element]) -> int:
+    """Behind the element above it in its column; else in front of the one below it, else at the end."""
+    assert element.box
+    box, above, below = element.box, [], []
+    for index, other in enumerate(elements):
+        if other.box and box.overlap_x(other.box) >= SAME_COLUMN * min(box.width, other.box.width):
+            if other.box.centre[1] < box.centre[1]:
+                above.append((other.box.y1, index))
+            else:
+                below.append((other.box.y0, index))
+    if above:
+        return max(above)[1] + 1
+    return min(below)[1] if below else len(elements)
+
+
+# ---- in a page worker ------------------------------------------------------------------------------
+
+
+def find(pixels: Pixels, dpi: float, known: Sequence[KnownText], words: TextLayer) -> tuple[MissedLine, ...]:
+    """The lines of text that no element has: those of the layer, and those of ink outside all boxes."""
+    array = pixels.array()
+    ink, boxes = PageInk.find(array, dpi), [box for one in known for box in one.boxes]
+    written = _check(array, list(_find_written(words, known, ink)))
+    inked = [line.box for line in ink.find_lines([*boxes, *(line.box for line in written)])]
+    read = dict(zip(inked, _read(array, inked[:MAX_READ]), strict=False))
+    found = (line for line in read.values() if line and not _is_known(line, known))
+    return (*written, *found, *_find_unreadable(array, [box for box, line in read.items() if line is None], known))
+
+
+def _is_known(line: MissedLine, known: Sequence[KnownText]) -> bool:
+    """Whether the text of an element beside the line has it: boxes are not exact, and letters are misread.
+
+    The same words far away are other words. An element without a box may be anywhere.
+    """
+    place = line.box.grow(NEAR)
+    texts = [one.text for one in known if not one.boxes or any(place.intersects(box) for box in one.boxes)]
+    if len(_to_letters(line.text)) < SHORT:
+        words = {_to_letters(word) for text in texts for word in text.split()}
+        return all(_to_letters(word) in words for word in line.text.split())
+    return _has(_to_letters(" ".join(texts)), line.text)
+
+
+def _has(letters: str, line: str) -> bool:
+    """Whether these letters have those of a line, of which some may be misread."""
+    from rapidfuzz import fuzz
+
+    own = _to_letters(line)
+    return own in letters or fuzz.partial_ratio(own, letters) >= MIN_SIMILARITY
+
+
+def _to_letters(text: str) -> str:
+    return prose.strip_to_letters(text).casefold()
+
+
+def _has_letters(text: str) -> bool:
+    return sum(map(str.isalnum, text)) >= MIN_LETTERS
+
+
+# ---- ink
+
+
+def _read(array: Array, boxes: Sequence[Box]) -> Iterator[MissedLine | None]:
+    """What RapidOCR reads in each box; None where that is no text."""
+    places = [_pad(box, array) for box in boxes]
+    found = ocr.recognise([array[y0:y1, x0:x1] for x0, y0, x1, y1 in places])
+    for box, (text, score) in zip(boxes, found, strict=True):
+        is_text = score >= MIN_SCORE and _has_letters(text)
+        yield MissedLine(box, text.strip(), round(score, 4)) if is_text else None
+
+
+def _pad(box: Box, array: Array) -> tuple[int, int, int, int]:
+    """A line with the space around it, in pixels."""
+    height, width = array.shape[:2]
+    return box.to_pixels(width, height, max(round(PADDING * box.height * height), 2))
+
+
+def _find_unreadable(array: Array, boxes: Sequence[Box], known: Sequence[KnownText]) -> Iterator[MissedLine]:
+    """Yield the boxes with a line of script, on a page in a script that RapidOCR cannot read."""
+    if ocr.knows_script(" ".join(one.text for one in known)):
+        return
+    for box in boxes:
+        x0, y0, x1, y1 = map(float, _pad(box, array))
+        corners = ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
+        if ocr.is_line_of_script(array, ocr.OcrLine(corners, "", 0.0)):
+            yield MissedLine(box, "", 0.0)
+
+
+# ---- words of the text layer
+
+
+def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) -> Iterator[MissedLine]:
+    """Yield runs of words of the layer that stand on ink and that the answer lacks.
+
+    Words are counted: where the answer has all words of the layer, however often each, nothing is looked at.
+    """
+    tokens, answer = (
+        [prose.split_words(text) for text in words.texts],
+        prose.split_words(" ".join(one.text for one in known)),
+    )
+    lacking = Counter(chain(*tokens)) - Counter(answer)
+    if not lacking:
+        return
+    spare = _list_spare(answer, Counter(chain(*tokens)))
+    boxes = [word.box for word in words]
+    is_outside = [not found for found in recall.find_covered(boxes, [box for one in known for box in one.boxes])]
+    apart = recall.find_covered(boxes, [box for one in known if not one.is_compared for box in one.boxes])
+    is_lacking = [
+        all(token in lacking for token in own) and not is_apart for own, is_apart in zip(tokens, apart, strict=True)
+    ]
+    for run in _list_runs(words, is_lacking, is_outside, ink):
+        line = MissedLine(enclose(word.box for word in run), " ".join(word.text for word in run))
+        if _has_letters(line.text) and not prose.is_garbage(line.text) and not _has(spare, line.text):
+            yield line
+
+
+def _list_spare(answer: Sequence[str], layer: Counter[str]) -> str:
+    """The words of the answer that the layer lacks: what it spells differently is among them."""
+    spare, left = [], layer.copy()
+    for word in answer:
+        if left[word] <= 0:
+            spare.append(word)
+        left[word] -= 1
+    return _to_letters(" ".join(spare))
+
+
+def _list_runs(
+    words: TextLayer, is_lacking: Sequence[bool], is_outside: Sequence[bool], ink: PageInk
+) -> Iterator[list[Word]]:
+    """Yield lacking words beside each other; those inside an element only where they are several."""
+    run: list[Word] = []
+    was_outside = False
+    for word, lacks, outside in zip(words, is_lacking, is_outside, strict=True):
+        is_missed = lacks and ink.shows(word.box)
+        if run and not (is_missed and outside == was_outside and _continues(run[-1], word)):
+            if was_outside or len(run) >= MIN_RUN:
+                yield run
+            run = []
+        run += [word] if is_missed else []
+        was_outside = outside
+    if run and (was_outside or len(run) >= MIN_RUN):
+        yield run
+
+
+def _continues(before: Word, word: Word) -> bool:
+    height = max(before.box.height, word.box.height)
+    is_level = abs(before.box.centre[1] - word.box.centre[1]) <= SAME_LINE * height
+    return is_level and -height <= word.box.x0 - before.box.x1 <= WIDE_GAP * height
+
+
+def _check(array: Array, written: Sequence[MissedLine]) -> list[MissedLine]:
+    """The layer's lines without those in which RapidOCR, which tries some, reads nothing or something else.
+
+    None if those are the most: then fonts lie, or another program misread a scan. What RapidOCR cannot read is kept.
+    """
+    readable = [line for line in written if line.box.width >= line.box.height and ocr.knows_script(line.text)]
+    tried = readable[:MAX_READ]
+    found = _read(array, [line.box for line in tried])
+    wrong = [line for line, seen in zip(tried, found, strict=True) if not (seen and _agree(line, seen))]
+    if 2 * len(wrong) > len(tried):
+        return [line for line in written if line not in readable]
+    return [line for line in written if line not in wrong]
+
+
+def _agree(line: MissedLine, other: MissedLine) -> bool:
+    from rapidfuzz import fuzz
+
+    return fuzz.ratio(_to_letters(line.text), _to_letters(other.text)) >= MIN_AGREEMENT

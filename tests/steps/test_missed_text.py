@@ -1,0 +1,225 @@
+"""Text that the first reading missed becomes elements, whatever reads the pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pymupdf
+import pytest
+
+from tests.fakes.lines_family import LinesFamily
+from tests.fakes.reader import Reader
+from tests.fakes.scripted import ScriptedEngine, detect_regions
+from twopass.detection.region import DETECT, make_region
+from twopass.document import Box, Word
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.interface import Prompt
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.runtime.page_pool import PagePool
+from twopass.steps import missed_text
+from twopass.steps.missed_text import KnownText, MissedLine
+
+DPI = 144
+SIZE = (400, 300)  # points
+FIRST, SECOND, ACCOUNT = "The harbour board met in March.", "Pay to the new account below.", "20-4471-9083"
+LINES = {60: FIRST, 120: SECOND, 270: ACCOUNT}  # by their baselines
+
+
+def draw_page(page: Any) -> None:
+    for y, text in LINES.items():
+        page.insert_text((40, y), text, fontsize=12)
+
+
+def place(y: float, x1: float = 360) -> Box:
+    """The box of the line on a baseline."""
+    return Box.of(36, y - 12, x1, y + 4, *SIZE)
+
+
+def know(*lines: int) -> list[KnownText]:
+    return [KnownText((place(y),), LINES[y]) for y in lines]
+
+
+def render(on_page: Callable[[Any], object] = draw_page) -> tuple[Pixels, TextLayer]:
+    with pymupdf.open() as pdf:
+        page = pdf.new_page(width=SIZE[0], height=SIZE[1])
+        on_page(page)
+        pixmap = page.get_pixmap(dpi=DPI)
+        words = TextLayer.of(Word(Box.of(*word[:4], *SIZE), word[4]) for word in page.get_text("words"))
+        return Pixels(pixmap.width, pixmap.height, data=pixmap.samples), words
+
+
+def find(known: Sequence[KnownText], has_layer: bool = False, **drawn: Any) -> list[MissedLine]:
+    pixels, words = render(**drawn)
+    return list(missed_text.find(pixels, DPI, known, words if has_layer else NO_LAYER))
+
+
+@pytest.mark.parametrize("has_layer", [True, False])
+def test_a_missed_line_is_found_and_read(has_layer: bool) -> None:
+    """By the layer's words, and on a scan by its ink."""
+    (line,) = find(know(60, 270), has_layer)
+
+    assert line.text.replace(" ", "") == SECOND.replace(" ", "")
+    assert (line.score is None) is has_layer
+
+
+@pytest.mark.parametrize("has_layer", [True, False])
+def test_a_single_number_counts(has_layer: bool) -> None:
+    """An account number alone in a corner may be what matters."""
+    assert [line.text for line in find(know(60, 120), has_layer)] == [ACCOUNT]
+
+
+@pytest.mark.parametrize("has_layer", [True, False])
+def test_nothing_is_found_on_a_page_that_was_read(has_layer: bool) -> None:
+    """Every line has its element."""
+    assert find(know(60, 120, 270), has_layer) == []
+
+
+@pytest.mark.parametrize("has_layer", [True, False])
+def test_text_beside_its_box_is_not_missed(has_layer: bool) -> None:
+    """The boxes of models are not exact."""
+    moved = KnownText((place(104),), SECOND)
+
+    assert find([*know(60, 270), moved], has_layer) == []
+
+
+def test_the_same_words_elsewhere_are_other_words() -> None:
+    """A heading that a list of contents has as well."""
+    contents = KnownText((place(60),), f"{FIRST} {SECOND}")
+
+    assert [line.text for line in find([contents, *know(270)])] == [SECOND]
+
+
+def test_an_answer_without_boxes_is_compared_by_its_text() -> None:
+    """Some answers of models have no positions."""
+    assert find([KnownText((), " ".join(LINES.values()))]) == []
+
+
+def test_a_line_that_an_element_lacks_is_found_in_its_box() -> None:
+    """The layer has the second line of a paragraph whose first one was read."""
+    paragraph = KnownText((Box.of(36, 40, 360, 130, *SIZE),), FIRST)
+
+    assert [line.text for line in find([paragraph, *know(270)], has_layer=True)] == [SECOND]
+
+
+@pytest.mark.parametrize("read", ["Pay to the new ac- count below.", "Pay to thenew accountbelow."])
+def test_words_that_are_spelled_otherwise_are_not_missed(read: str) -> None:
+    """With hyphens and with other blanks."""
+    assert find([*know(60, 270), KnownText((place(120),), read)], has_layer=True) == []
+
+
+def test_words_under_a_bar_are_not_text_that_was_missed() -> None:
+    """What is blacked out must not come back as found text."""
+
+    def redact(page: Any) -> None:
+        draw_page(page)
+        page.draw_rect((36, 106, 360, 126), fill=(0, 0, 0))
+
+    assert find(know(60, 270), has_layer=True, on_page=redact) == []
+
+
+def test_a_layer_that_says_something_else_is_not_believed() -> None:
+    """Where fonts lie, text is read from the pixels."""
+    pixels, words = render()
+    lying = TextLayer.of(Word(word.box, word.text.translate({n: n + 3 for n in range(97, 120)})) for word in words)
+
+    found = missed_text.find(pixels, DPI, know(60), lying)
+
+    assert sorted(line.text.replace(" ", "") for line in found) == sorted([ACCOUNT, SECOND.replace(" ", "")])
+
+
+def test_ink_in_a_script_that_cannot_be_read_is_found_without_text() -> None:
+    """On a page in that script; whoever can read it is asked, or it is reported."""
+    text = "국립중앙박물관은 서울에 있는 한국의 대표적인 박물관입니다"
+
+    def draw_korean(page: Any) -> None:
+        for y in (60, 120):
+            page.insert_text((40, y), text, fontname="korea", fontsize=11)
+
+    found = find([KnownText((place(60),), text)], on_page=draw_korean)
+
+    assert found
+    assert {(line.text, place(120, 400).contains(line.box.centre)) for line in found} == {("", True)}
+
+
+# ---- whole pages -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
+    return Reader(page_pool, buffers, CpuEngine(2))
+
+
+async def read(reader: Reader, folder: Path, engine: ScriptedEngine, **fields: Any) -> dict[str, Any]:
+    """The document of the page as a scan."""
+    source = folder / "scan.pdf"
+    with pymupdf.open() as pdf, pymupdf.open() as scan:
+        page = pdf.new_page(width=SIZE[0], height=SIZE[1])
+        draw_page(page)
+        scan.new_page(width=SIZE[0], height=SIZE[1]).insert_image(page.rect, pixmap=page.get_pixmap(dpi=DPI))
+        source.write_bytes(scan.tobytes())
+    family = LinesFamily() if engine.family == "lines_ocr" else None
+    result = await reader.run(engine=engine, family=family, source=str(source), output=f"{folder}/out", **fields)
+    assert result.documents[0].id, result.problems
+    return json.loads(next((folder / "out").glob("*/document.json")).read_text())  # type: ignore[no-any-return]
+
+
+def answer_lines(prompt: Prompt) -> str:
+    """The first and the last line of the page; about a crop, its words."""
+    if prompt.id.endswith("p0001"):
+        return f"text 9 15 90 22 {FIRST}\ntext 9 85 90 93 {ACCOUNT}"
+    return SECOND
+
+
+def answer_regions(prompt: Prompt) -> str:
+    if prompt.text == DETECT:
+        return detect_regions([make_region("text", place(y), order=n) for n, y in enumerate((60, 270))])
+    return {"e000": FIRST, "e001": ACCOUNT}.get(prompt.id[-4:], SECOND)
+
+
+ENGINES: dict[str, Callable[[Prompt], str]] = {"lines_ocr": answer_lines, "glm_ocr": answer_regions}
+
+
+@pytest.mark.parametrize("family", ENGINES)
+async def test_a_model_is_asked_about_what_it_missed(reader: Reader, tmp_path: Path, family: str) -> None:
+    """In pass 2, as about any doubtful element; the text stands where the page has it, and a finding says so."""
+    engine = ScriptedEngine(family, ENGINES[family])
+
+    document = await read(reader, tmp_path, engine)
+
+    assert [element["text"] for element in document["elements"]] == [FIRST, SECOND, ACCOUNT]
+    assert document["elements"][1]["read_by"] == 2
+    assert "missed" in document["elements"][1]["flags"]
+    assert [prompt.id[-4:] for prompt in engine.prompts].count("e002") == 1
+    assert [finding["kind"] for finding in document["pages"][0]["audit"]["findings"]] == ["text_missed"]
+    assert [problem["code"] for problem in document["problems"]] == ["MISSED_TEXT"]
+
+
+@pytest.mark.parametrize("family", ENGINES)
+async def test_without_questions_the_page_has_what_was_found(reader: Reader, tmp_path: Path, family: str) -> None:
+    """The budget may be 0; nothing is lost then."""
+    engine = ScriptedEngine(family, ENGINES[family])
+    reader = replace(reader, settings=reader.settings.model_copy(update={"missed_questions": 0}))
+
+    document = await read(reader, tmp_path, engine)
+
+    assert [element["text"].replace(" ", "") for element in document["elements"]] == [
+        text.replace(" ", "") for text in (FIRST, SECOND, ACCOUNT)
+    ]
+    assert document["elements"][1]["confidence"]["method"] == "ocr"
+    assert not any(prompt.id.endswith("e002") for prompt in engine.prompts)
+
+
+@pytest.mark.parametrize("answer", ["", "Something else entirely, that the page does not show."])
+async def test_an_answer_that_does_not_fit_loses_nothing(reader: Reader, tmp_path: Path, answer: str) -> None:
+    """What was found stays, as the first of two readings."""
+    engine = ScriptedEngine("lines_ocr", lambda prompt: answer if "e002" in prompt.id else answer_lines(prompt))
+
+    document = await read(reader, tmp_path, engine)
+
+    assert len(document["elements"]) == 3
+    assert document["elements"][1]["text"]
