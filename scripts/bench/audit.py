@@ -1,10 +1,12 @@
 """Measure the audit: what it reports of damaged pages, how often it is wrong about sound ones, and what it costs.
 
-    python -m scripts.bench audit [FOLDER …] [--pages 12] [--read 2] [--damaged 20] [--only damaged words …]
+    python -m scripts.bench audit [FOLDER …] [--pages 12] [--read 2] [--damaged 20] [--only damaged missed …]
 
     damaged    a page of each file is damaged in all ways of damaged_pages.py and drawn, and that of the first file read
     rendered   sound pages are drawn, which is the same for all engines
     read       sound pages are read
+    missed     text that the first reading missed is looked for on pages that are read, and on scans of them; elements
+               and lines are taken away, which it has to find
     words      recorded answers in the FOLDERs, and those of finished documents, are compared with their elements
     hidden     lines are drawn in ways in which nobody can see them, and in ways in which they are seen
     fonts      pages are read of which one font names other characters than it draws
@@ -29,7 +31,7 @@ from types import MappingProxyType
 
 import pymupdf
 
-from scripts.bench import audit_layer, audit_words, damaged_pages, format_words
+from scripts.bench import audit_layer, audit_words, damaged_pages, format_words, missed_lines
 from scripts.bench.corpus import drawn
 from scripts.bench.options import create_parser
 from twopass import Document, read
@@ -184,6 +186,23 @@ def measure_read(material: Material) -> None:
     _print_cost("main process: complete the audit", costs)
 
 
+def measure_missed(material: Material) -> None:
+    """Look for missed text on pages and on scans of them; thresholds were fixed on other pages."""
+    layer, scans = missed_lines.MissedCounts(), missed_lines.MissedCounts()
+    for file in material.files:
+        numbers = _spread(file, material.read_pages)
+        try:
+            scan = missed_lines.draw_scan(file, numbers)
+            sources = ((layer, file, ",".join(map(str, numbers))), (scans, scan, f"1-{len(numbers)}"))
+            for counts, source, pages in sources:
+                for page in missed_lines.list_pages(file.name, source, material.read(source, pages)):
+                    counts.add(page)
+        except (TwopassError, RuntimeError) as error:
+            print(f"left out: {file.name}: {error}", flush=True)
+    missed_lines.print_counts("pages with a text layer", layer)
+    missed_lines.print_counts("scans", scans)
+
+
 def _spread(file: Path, limit: int) -> list[int]:
     """So many pages of the file, with the same distance between them; none of one that needs a password."""
     with pymupdf.open(file) as pdf:
@@ -230,6 +249,7 @@ PARTS: Mapping[str, Callable[[Material], None]] = MappingProxyType(
         "damaged": measure_damaged,
         "rendered": measure_rendered,
         "read": measure_read,
+        "missed": measure_missed,
         "words": lambda material: audit_words.print_words(material.folders),
         "hidden": lambda material: audit_layer.measure_hidden(
             material.files, lambda file: _spread(file, material.pages)

@@ -251,6 +251,16 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "An image on the page is damaged in the file. What of it can be drawn was read.",
         "Open the file in another program. If it shows more, save the file with it and read that.",
     ),
+    Code.MISSED_TEXT: (
+        "The first reading missed text that the page shows. It was found as ink or in the PDF's own text, and read. "
+        "Those elements have the flag `missed`.",
+        "Check where they stand: their place in the reading order is a guess.",
+    ),
+    Code.UNREAD_INK: (
+        "The page shows lines that look like text, and nothing was read there. Those elements have the flag `missed`, "
+        "no text, and an image.",
+        "Look at the images. Read the page with an engine that knows the script, or raise `dpi`.",
+    ),
     Code.CONTENT_ALTERED: (
         "A part of the page is damaged in the file and was repaired while it was drawn.",
         "Compare the page with the file.",

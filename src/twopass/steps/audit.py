@@ -28,7 +28,7 @@ from twopass.families import word_account
 from twopass.families.interface import Rung
 from twopass.job import Task
 from twopass.pages.text_layer import TextLayer
-from twopass.steps import fallback, picture_text, unseen
+from twopass.steps import fallback, missed_text, picture_text, unseen
 from twopass.steps.page_context import PageContext
 from twopass.text import prose, unknown_characters
 
@@ -54,7 +54,8 @@ async def complete(page: PageContext, first: Checkpoint, second: Checkpoint) -> 
     A page of which nothing was read ends as one without a usable answer. Raises WorkerDied.
     """
     asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
-    ended = await picture_text.read(page, await _end_unread(page, second, asked))
+    ended = await missed_text.add_rest(page, await _end_unread(page, second, asked))
+    ended = await picture_text.read(page, ended)
     ended = ended.with_findings(list(_find_lost_words(page, first, ended)))
     ended = await unseen.flag_blank(page, ended)
     ended = unseen.add(ended, page.rendered.unseen, page.rendered.words)

@@ -54,8 +54,7 @@ PADDING = 0.3  # of a line's height, around the pixels that are read
 SAME_LINE, WIDE_GAP = 0.5, 3.0  # of a word's height: shift and gap between words of one line
 SAME_BLOCK, SAME_HEIGHT = 1.0, 1.6  # between lines of one block: gap in heights, and ratio of their heights
 SAME_COLUMN = 0.5  # of the narrower one's width, that two elements of one column share
-# Whose words a text layer spells differently, or that pass 2 reads.
-_NOT_COMPARED = frozenset({Kind.FORMULA, Kind.PICTURE, Kind.CHART})
+_READ_AGAIN = frozenset({Flag.DOUBTFUL, Flag.UNREAD_REGION})
 _WITHOUT_ANSWER = frozenset({State.BLANK, State.FAILED, State.UNREAD})
 
 log = structlog.get_logger()
@@ -81,25 +80,37 @@ class MissedLine(NamedTuple):
 
 
 async def add(page: PageContext, first: Checkpoint) -> Checkpoint:
-    """The page after pass 1, with elements for the text that it missed.
+    """The page after pass 1, with elements for the text that it missed; pass 2 asks about some of them."""
+    asks = page.family.canary is not None and page.job.pass2 is not Pass2.NONE
+    known = [describe(element, element.text and _READ_AGAIN.isdisjoint(element.flags)) for element in first.elements]
+    return await _add(page, first, known, page.missed_questions if asks else 0)
 
-    A page worker that dies of it costs nothing else: the page was read.
-    """
-    if page.job.task is not Task.DOCUMENT or first.page.state in _WITHOUT_ANSWER:
-        return first
-    known = [
-        KnownText(element.boxes, " ".join(element.texts), element.kind not in _NOT_COMPARED)
-        for element in first.elements
-    ]
+
+async def add_rest(page: PageContext, second: Checkpoint) -> Checkpoint:
+    """The page after pass 2, with elements for words of the layer that elements lack which were read again."""
+    known = [describe(element) for element in second.elements]
+    lacking = _count_lacking(_list_words(page.rendered.words), _list_answer(known))
+    return await _add(page, second, known, questions=0) if lacking.total() >= MIN_RUN else second
+
+
+async def _add(page: PageContext, checkpoint: Checkpoint, known: Sequence[KnownText], questions: int) -> Checkpoint:
+    """A page worker that dies of it costs nothing else: the page was read."""
+    if page.job.task is not Task.DOCUMENT or checkpoint.page.state in _WITHOUT_ANSWER:
+        return checkpoint
     rendered = page.rendered
     dpi = rendered.page.image.dpi if rendered.page.image else 0.0
     try:
         lines = await page.page_pool.call(find, rendered.pixels, dpi, known, rendered.words)
     except WorkerDied as error:
         log.warning("page not compared with its ink", page=page.number, code=error.code)
-        return first.with_findings([Finding(kind=FindingKind.INK_UNCHECKED, said=error.message)])
-    asks = page.family.canary is not None and page.job.pass2 is not Pass2.NONE
-    return _add_elements(first, lines, page.missed_questions if asks else 0) if lines else first
+        return checkpoint.with_findings([Finding(kind=FindingKind.INK_UNCHECKED, said=error.message)])
+    return _add_elements(checkpoint, lines, questions) if lines else checkpoint
+
+
+def describe(element: Element, is_read: object = True) -> KnownText:
+    """`is_read`: not to be read again. A layer spells the words of figures and formulas differently."""
+    is_compared = bool(is_read) and not element.is_figure and element.kind is not Kind.FORMULA
+    return KnownText(element.boxes, " ".join(element.texts), is_compared)
 
 
 # ---- elements --------------------------------------------------------------------------------------
@@ -110,7 +121,7 @@ def _add_elements(first: Checkpoint, lines: Sequence[MissedLine], questions: int
 
     What has no text is found by the audit, unless pass 2 reads it.
     """
-    blocks, number = _group_lines(lines), first.page.number
+    blocks, number = group_lines(lines), first.page.number
     start = 1 + max((int(element.id.rpartition("e")[2]) for element in first.elements), default=-1)
     added = [_build_element(block, make_element_id(number, start + n), number) for n, block in enumerate(blocks)]
     asked = {element.id for element in sorted(added, key=lambda element: -len(element.text))[:questions]}
@@ -126,7 +137,7 @@ def _add_elements(first: Checkpoint, lines: Sequence[MissedLine], questions: int
     return first.model_copy(update={"elements": tuple(elements)}).with_findings(findings)
 
 
-def _group_lines(lines: Sequence[MissedLine]) -> list[list[MissedLine]]:
+def group_lines(lines: Sequence[MissedLine]) -> list[list[MissedLine]]:
     """Group lines of one source that stand below each other, from top to bottom."""
     blocks: list[list[MissedLine]] = []
     for line in sorted(lines, key=lambda line: (line.box.y0, line.box.x0)):
@@ -265,11 +276,8 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
 
     Words are counted: where the answer has all words of the layer, however often each, nothing is looked at.
     """
-    tokens, answer = (
-        [prose.split_words(text) for text in words.texts],
-        prose.split_words(" ".join(one.text for one in known)),
-    )
-    lacking = Counter(chain(*tokens)) - Counter(answer)
+    tokens, answer = _list_words(words), _list_answer(known)
+    lacking = _count_lacking(tokens, answer)
     if not lacking:
         return
     spare = _list_spare(answer, Counter(chain(*tokens)))
@@ -283,6 +291,19 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
         line = MissedLine(enclose(word.box for word in run), " ".join(word.text for word in run))
         if _has_letters(line.text) and not prose.is_garbage(line.text) and not _has(spare, line.text):
             yield line
+
+
+def _list_words(layer: TextLayer) -> list[list[str]]:
+    """What counts as a word in each word of the layer."""
+    return [prose.split_words(text) for text in layer.texts]
+
+
+def _list_answer(known: Sequence[KnownText]) -> list[str]:
+    return prose.split_words(" ".join(one.text for one in known))
+
+
+def _count_lacking(tokens: Sequence[Sequence[str]], answer: Sequence[str]) -> Counter[str]:
+    return Counter(chain(*tokens)) - Counter(answer)
 
 
 def _list_spare(answer: Sequence[str], layer: Counter[str]) -> str:
