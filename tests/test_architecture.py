@@ -44,13 +44,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "families": ("detection", "document", "errors", "models", "pages", "text", "values"),
     "steps": (
-        "document", "engines", "errors", "families", "format_options", "formats", "job", "locations",
+        "detection", "document", "engines", "errors", "families", "format_options", "formats", "job", "locations",
         "page_range", "pages", "result", "runtime", "settings", "storage", "telemetry", "text", "values",
     ),
     "worker": ("document", "engines", "families", "models", "pages", "runtime", "settings", "steps", "telemetry"),
     "contexts": (
         "document", "engines", "errors", "families", "format_options", "formats", "job", "pages", "runtime", "steps",
-        "storage", "telemetry", "worker",
+        "settings", "storage", "telemetry", "worker",
     ),
     "pipeline": (
         "contexts", "document", "engines", "errors", "job", "locations", "pages", "result", "runtime", "settings",
@@ -84,7 +84,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 LIGHT = {
     "engines.vllm.plugin": ("engines.vllm.plugin", "engines.vllm.kernels", "engines.vllm.tiling", "models", "pages")
 }
-SHARED = ("audit", "fallback", "page_context")  # what both passes and stored pages need
+SHARED = ("audit", "fallback", "missed_text", "page_context", "picture_text")  # what both passes and stored pages need
 STEPS = ("fetch", "render", "pass1", "pass2", "enrich", "assemble", "document_folder", "canary")
 
 # The files that may import a third-party library: as few as possible.
@@ -170,6 +170,7 @@ HOMES = {
         "engines/detector/decode.py",
         "pages/hidden_words.py",
         "pages/lying_fonts.py",
+        "pages/ink.py",
     },
     "onnxruntime": {"engines/cpu/layout_regions.py"},
     "yake": {"text/keywords.py"},

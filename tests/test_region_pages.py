@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pymupdf
 import pytest
 from PIL import Image
 
@@ -38,10 +39,17 @@ def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a page that has a text layer, and with its scan."""
+    """A folder with a page that has a text layer, and with a scan.
+
+    The scan shows letters so large that nobody looks for them outside the regions, which are not where they are.
+    """
     folder = tmp_path_factory.mktemp("drawn")
     drawn_pages.save([PAGE], folder / "page.pdf")
-    drawn_pages.save_scans([PAGE], folder / "scan.pdf")
+    with pymupdf.open() as pdf, pymupdf.open() as scan:
+        page = pdf.new_page()
+        page.insert_text((40, 500), "SALT BY SEA", fontsize=84)
+        scan.new_page().insert_image(page.rect, pixmap=page.get_pixmap(dpi=144))
+        scan.save(folder / "scan.pdf")
     return folder
 
 
@@ -53,7 +61,7 @@ def pdf(drawn: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scan(drawn: Path, tmp_path: Path) -> Path:
-    """The same page without one."""
+    """A page without one."""
     return Path(shutil.copy(drawn / "scan.pdf", tmp_path))
 
 

@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from rapidfuzz import fuzz
 from rapidfuzz.distance import Levenshtein
 
 from twopass.document import Table
@@ -23,6 +24,11 @@ _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\\[()\[\]]|[\s$*#|]+")
 def similarity(one: str, other: str) -> float:
     """The share of characters that need no correction to turn one text into the other."""
     return round(Levenshtein.normalized_similarity(_normalize(one), _normalize(other)), 4)
+
+
+def find_part(part: str, text: str) -> float:
+    """How similar a part of the text is to `part`, at most; both are letters without blanks."""
+    return round(fuzz.partial_ratio(part, text) / 100, 4)
 
 
 def _normalize(text: str) -> str:

@@ -29,7 +29,7 @@ from twopass.document import (
     make_element_id,
 )
 from twopass.errors import WorkerDied
-from twopass.families import content
+from twopass.families import agreement, content
 from twopass.job import Pass2, Task
 from twopass.pages import ocr
 from twopass.pages.ink import PageInk
@@ -46,8 +46,8 @@ MIN_LETTERS = 2  # and digits, of a line
 MIN_RUN = (
     3  # words of the layer beside each other that the element around them lacks: single ones are spelled otherwise
 )
-MIN_SIMILARITY = 90.0  # of 100, with a part of the text, for a line of which letters were misread
-MIN_AGREEMENT = 50.0  # of 100, of the layer with RapidOCR
+MIN_SIMILARITY = 0.9  # with a part of the text, for a line of which letters were misread
+MIN_AGREEMENT = 0.5  # of the layer with RapidOCR
 SHORT = 6  # letters: shorter lines are compared with whole words
 NEAR = 0.02  # of the page, around a line: one or two lines
 PADDING = 0.3  # of a line's height, around the pixels that are read
@@ -225,10 +225,8 @@ def _is_known(line: MissedLine, known: Sequence[KnownText]) -> bool:
 
 def _has(letters: str, line: str) -> bool:
     """Whether these letters have those of a line, of which some may be misread."""
-    from rapidfuzz import fuzz
-
     own = _to_letters(line)
-    return own in letters or fuzz.partial_ratio(own, letters) >= MIN_SIMILARITY
+    return own in letters or agreement.find_part(own, letters) >= MIN_SIMILARITY
 
 
 def _to_letters(text: str) -> str:
@@ -355,6 +353,4 @@ def _check(array: Array, written: Sequence[MissedLine]) -> list[MissedLine]:
 
 
 def _agree(line: MissedLine, other: MissedLine) -> bool:
-    from rapidfuzz import fuzz
-
-    return fuzz.ratio(_to_letters(line.text), _to_letters(other.text)) >= MIN_AGREEMENT
+    return agreement.similarity(line.text, other.text) >= MIN_AGREEMENT
