@@ -8,13 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pymupdf
 import pytest
 from PIL import Image
 
 from tests.detection.test_recall import PAGE
 from tests.fakes.reader import Reader
 from tests.fakes.scripted import Answer, ScriptedEngine, answer_detections, detect, detect_regions
+from tests.fakes.source_files import save_headline
 from twopass.acceptance import drawn_pages
 from twopass.cli import reparse_folder
 from twopass.detection.region import DETECT, make_region
@@ -39,17 +39,10 @@ def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a page that has a text layer, and with a scan.
-
-    The scan shows letters so large that nobody looks for them outside the regions, which are not where they are.
-    """
+    """A folder with a page that has a text layer, and with a scan."""
     folder = tmp_path_factory.mktemp("drawn")
     drawn_pages.save([PAGE], folder / "page.pdf")
-    with pymupdf.open() as pdf, pymupdf.open() as scan:
-        page = pdf.new_page()
-        page.insert_text((40, 500), "SALT BY SEA", fontsize=84)
-        scan.new_page().insert_image(page.rect, pixmap=page.get_pixmap(dpi=144))
-        scan.save(folder / "scan.pdf")
+    save_headline(folder / "scan.pdf")
     return folder
 
 

@@ -45,6 +45,15 @@ def insert_text(page: Any) -> None:
     page.insert_textbox((72, 72, 500, 300), SENTENCE * 3)
 
 
+def save_headline(path: Path) -> None:
+    """Save a scan for answers that say something else: its letters are so large that they are not looked for."""
+    with pymupdf.open() as pdf, pymupdf.open() as scan:
+        page = pdf.new_page(width=A4[0], height=A4[1])
+        page.insert_text((40, 500), "SALT BY SEA", fontsize=84)
+        scan.new_page(width=A4[0], height=A4[1]).insert_image(page.rect, pixmap=page.get_pixmap(dpi=144))
+        scan.save(path)
+
+
 @dataclass
 class SourceReader:
     """Fetches a file from its bytes and renders its pages."""

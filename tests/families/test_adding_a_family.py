@@ -16,6 +16,7 @@ from tests.fakes import canary_answers, openai_server
 from tests.fakes.lines_family import PROMPTS, LinesFamily
 from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.reader import Reader
+from tests.fakes.source_files import save_headline
 from twopass.acceptance import drawn_pages
 from twopass.cli import reparse_folder
 from twopass.cli.app import app
@@ -73,7 +74,7 @@ def answer_canary(request: dict[str, Any]) -> str:
 
 async def test_a_family_of_ones_own_reads_documents_with_a_server(reader: Reader, tmp_path: Path) -> None:
     """OPENAI_FAMILY names it: its prompts, sampling and grammar are used in both passes, and the document names it."""
-    drawn_pages.save([PAGE], tmp_path / "page.pdf")
+    save_headline(tmp_path / "page.pdf")
     async with openai_server.serve(OpenAIServer(answer_request)) as server:
         engine = factory.create_engine(Settings(engine="openai", openai_base_url=server.url, openai_family="lines_ocr"))
         result = await reader.run(engine=engine, source=f"{tmp_path}/page.pdf", output=f"{tmp_path}/out")

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.detection.test_recall import PAGE
 from tests.fakes import answers
 from tests.fakes.reader import Reader
 from tests.fakes.scripted import Answer, ScriptedEngine, answer_detections, detect
-from twopass.acceptance import drawn_pages
+from tests.fakes.source_files import save_headline
 from twopass.document import Element
 from twopass.engines.interface import Completion
 from twopass.families.deepseek import DeepseekOcrFamily
@@ -54,7 +53,7 @@ def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
 
 async def read(reader: Reader, folder: Path, family: Any, answer: Answer) -> tuple[str, dict[str, Any]]:
     """The status of a page that is read like this, and the page."""
-    drawn_pages.save([PAGE], folder / "page.pdf")
+    save_headline(folder / "page.pdf")
     engine = ScriptedEngine(family.name, answer)
     fields = {"source": f"{folder}/page.pdf", "output": f"{folder}/out", "pass2": "none"}
     result = await reader.run(engine=engine, family=family, **fields)

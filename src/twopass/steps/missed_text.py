@@ -7,10 +7,11 @@ that of the layer; pass 2 asks a model about some of them, as about any doubtful
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import structlog
 
 from twopass.detection import recall
@@ -46,6 +47,7 @@ MIN_LETTERS = 2  # and digits, of a line
 MIN_RUN = (
     3  # words of the layer beside each other that the element around them lacks: single ones are spelled otherwise
 )
+MAX_LACKING = 0.6  # of the layer's words in an element
 MIN_SIMILARITY = 0.9  # with a part of the text, for a line of which letters were misread
 MIN_AGREEMENT = 0.5  # of the layer with RapidOCR
 SHORT = 6  # letters: shorter lines are compared with whole words
@@ -282,9 +284,11 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
     boxes = [word.box for word in words]
     is_outside = [not found for found in recall.find_covered(boxes, [box for one in known for box in one.boxes])]
     apart = recall.find_covered(boxes, [box for one in known if not one.is_compared for box in one.boxes])
-    is_lacking = [
-        all(token in lacking for token in own) and not is_apart for own, is_apart in zip(tokens, apart, strict=True)
-    ]
+    is_lacking = np.array([all(token in lacking for token in own) for own in tokens]) & ~np.array(apart)
+    for one in known:
+        inside = np.array(recall.find_covered(boxes, one.boxes))
+        if (inside & is_lacking).sum() > MAX_LACKING * inside.sum():  # another text: it was misread
+            is_lacking &= ~inside
     for run in _list_runs(words, is_lacking, is_outside, ink):
         line = MissedLine(enclose(word.box for word in run), " ".join(word.text for word in run))
         if _has_letters(line.text) and not prose.is_garbage(line.text) and not _has(spare, line.text):
@@ -315,7 +319,7 @@ def _list_spare(answer: Sequence[str], layer: Counter[str]) -> str:
 
 
 def _list_runs(
-    words: TextLayer, is_lacking: Sequence[bool], is_outside: Sequence[bool], ink: PageInk
+    words: TextLayer, is_lacking: Iterable[bool], is_outside: Sequence[bool], ink: PageInk
 ) -> Iterator[list[Word]]:
     """Yield lacking words beside each other; those inside an element only where they are several."""
     run: list[Word] = []
