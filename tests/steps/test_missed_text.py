@@ -122,6 +122,16 @@ def test_words_under_a_bar_are_not_text_that_was_missed() -> None:
     assert find(know(60, 270), has_layer=True, on_page=redact) == []
 
 
+def test_words_that_are_printed_twice_are_read_once() -> None:
+    """Programs print a word again to make it bold."""
+
+    def overprint(page: Any) -> None:
+        draw_page(page)
+        page.insert_text((40.4, 120), SECOND, fontsize=12)
+
+    assert find(know(60, 120, 270), has_layer=True, on_page=overprint) == []
+
+
 def test_a_layer_that_says_something_else_is_not_believed() -> None:
     """Where fonts lie, text is read from the pixels."""
     pixels, words = render()

@@ -53,6 +53,7 @@ MIN_AGREEMENT = 0.5  # of the layer with RapidOCR
 SHORT = 6  # letters: shorter lines are compared with whole words
 NEAR = 0.02  # of the page, around a line: one or two lines
 PADDING = 0.3  # of a line's height, around the pixels that are read
+SAME_PLACE = 0.004  # of the page, between the edges of a word that is printed twice
 SAME_LINE, WIDE_GAP = 0.5, 3.0  # of a word's height: shift and gap between words of one line
 SAME_BLOCK, SAME_HEIGHT = 1.0, 1.6  # between lines of one block: gap in heights, and ratio of their heights
 SAME_COLUMN = 0.5  # of the narrower one's width, that two elements of one column share
@@ -205,7 +206,7 @@ def find(pixels: Pixels, dpi: float, known: Sequence[KnownText], words: TextLaye
     """The lines of text that no element has: those of the layer, and those of ink outside all boxes."""
     array = pixels.array()
     ink, boxes = PageInk.find(array, dpi), [box for one in known for box in one.boxes]
-    written = _check(array, list(_find_written(words, known, ink)))
+    written = _check(array, list(_find_written(_drop_overprints(words), known, ink)))
     inked = [line.box for line in ink.find_lines([*boxes, *(line.box for line in written)])]
     read = dict(zip(inked, _read(array, inked[:MAX_READ]), strict=False))
     found = (line for line in read.values() if line and not _is_known(line, known))
@@ -285,7 +286,7 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
     is_outside = [not found for found in recall.find_covered(boxes, [box for one in known for box in one.boxes])]
     apart = recall.find_covered(boxes, [box for one in known if not one.is_compared for box in one.boxes])
     is_lacking = np.array([all(token in lacking for token in own) for own in tokens]) & ~np.array(apart)
-    for one in known:
+    for one in known if is_lacking.any() else ():
         inside = np.array(recall.find_covered(boxes, one.boxes))
         if (inside & is_lacking).sum() > MAX_LACKING * inside.sum():  # another text: it was misread
             is_lacking &= ~inside
@@ -293,6 +294,18 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
         line = MissedLine(enclose(word.box for word in run), " ".join(word.text for word in run))
         if _has_letters(line.text) and not prose.is_garbage(line.text) and not _has(spare, line.text):
             yield line
+
+
+def _drop_overprints(words: TextLayer) -> TextLayer:
+    """The words without those that are printed again where they stand, to look bold or by mistake."""
+    places: dict[str, list[Box]] = {}
+    kept = []
+    for word in words:
+        same = places.setdefault(word.text, [])
+        if not any(max(abs(a - b) for a, b in zip(word.box, box, strict=True)) <= SAME_PLACE for box in same):
+            kept.append(word)
+            same.append(word.box)
+    return TextLayer.of(kept)
 
 
 def _list_words(layer: TextLayer) -> list[list[str]]:
