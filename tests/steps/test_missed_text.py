@@ -122,6 +122,24 @@ def test_words_under_a_bar_are_not_text_that_was_missed() -> None:
     assert find(know(60, 270), has_layer=True, on_page=redact) == []
 
 
+def test_a_word_beside_the_line_does_not_hide_it() -> None:
+    """The text of an element may be a part of the line."""
+    assert [line.text for line in find([*know(60, 270), KnownText((place(104),), "new")])] == [SECOND]
+
+
+def test_all_lines_of_a_page_are_read_if_the_first_ones_are_text() -> None:
+    """A whole column may be missed; on a page of shapes few lines are tried."""
+    texts = [f"Berth {n} was let for {n}0 days." for n in range(11, 25)]
+
+    def draw_column(page: Any) -> None:
+        for row, text in enumerate(texts):
+            page.insert_text((40, 20 + 20 * row), text, fontsize=10)
+
+    found = find([], on_page=draw_column)
+
+    assert len(found) == len(texts)
+
+
 def test_words_that_are_printed_twice_are_read_once() -> None:
     """Programs print a word again to make it bold."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import NamedTuple
 
 import numpy as np
@@ -42,11 +42,10 @@ from twopass.text import prose
 from twopass.text.confidence import Evidence, judge, judge_unknown_layer
 
 MAX_READ = 8  # lines of a page, those of the layer first, then the widest: each takes RapidOCR about 20 ms
+MAX_TEXT = 120  # the same on a page of which most of the first MAX_READ are text
 MIN_SCORE = 0.8  # of RapidOCR: shapes are read as letters with less
 MIN_LETTERS = 2  # and digits, of a line
-MIN_RUN = (
-    3  # words of the layer beside each other that the element around them lacks: single ones are spelled otherwise
-)
+MIN_RUN = 3  # words of the layer beside each other that the element around them lacks; fewer are spelled otherwise
 MAX_LACKING = 0.6  # of the layer's words in an element
 MIN_SIMILARITY = 0.9  # with a part of the text, for a line of which letters were misread
 MIN_AGREEMENT = 0.5  # of the layer with RapidOCR
@@ -91,6 +90,8 @@ async def add(page: PageContext, first: Checkpoint) -> Checkpoint:
 
 async def add_rest(page: PageContext, second: Checkpoint) -> Checkpoint:
     """The page after pass 2, with elements for words of the layer that elements lack which were read again."""
+    if page.family.canary is None:  # nothing is read again
+        return second
     known = [describe(element) for element in second.elements]
     lacking = _count_lacking(_list_words(page.rendered.words), _list_answer(known))
     return await _add(page, second, known, questions=0) if lacking.total() >= MIN_RUN else second
@@ -125,8 +126,9 @@ def _add_elements(first: Checkpoint, lines: Sequence[MissedLine], questions: int
     What has no text is found by the audit, unless pass 2 reads it.
     """
     blocks, number = group_lines(lines), first.page.number
-    start = 1 + max((int(element.id.rpartition("e")[2]) for element in first.elements), default=-1)
-    added = [_build_element(block, make_element_id(number, start + n), number) for n, block in enumerate(blocks)]
+    used = {element.id for element in first.elements}
+    free = (name for n in count(len(used)) if (name := make_element_id(number, n)) not in used)
+    added = [_build_element(block, name, number) for block, name in zip(blocks, free, strict=False)]
     asked = {element.id for element in sorted(added, key=lambda element: -len(element.text))[:questions]}
     elements = list(first.elements)
     for element in added:
@@ -207,8 +209,7 @@ def find(pixels: Pixels, dpi: float, known: Sequence[KnownText], words: TextLaye
     array = pixels.array()
     ink, boxes = PageInk.find(array, dpi), [box for one in known for box in one.boxes]
     written = _check(array, list(_find_written(_drop_overprints(words), known, ink)))
-    inked = [line.box for line in ink.find_lines([*boxes, *(line.box for line in written)])]
-    read = dict(zip(inked, _read(array, inked[:MAX_READ]), strict=False))
+    read = _read_some(array, [line.box for line in ink.find_lines([*boxes, *(line.box for line in written)])])
     found = (line for line in read.values() if line and not _is_known(line, known))
     return (*written, *found, *_find_unreadable(array, [box for box, line in read.items() if line is None], known))
 
@@ -229,6 +230,8 @@ def _is_known(line: MissedLine, known: Sequence[KnownText]) -> bool:
 def _has(letters: str, line: str) -> bool:
     """Whether these letters have those of a line, of which some may be misread."""
     own = _to_letters(line)
+    if len(letters) < MIN_SIMILARITY * len(own):  # else the similarity would be that of a part of the line
+        return False
     return own in letters or agreement.find_part(own, letters) >= MIN_SIMILARITY
 
 
@@ -250,6 +253,14 @@ def _read(array: Array, boxes: Sequence[Box]) -> Iterator[MissedLine | None]:
     for box, (text, score) in zip(boxes, found, strict=True):
         is_text = score >= MIN_SCORE and _has_letters(text)
         yield MissedLine(box, text.strip(), round(score, 4)) if is_text else None
+
+
+def _read_some(array: Array, boxes: Sequence[Box]) -> dict[Box, MissedLine | None]:
+    """What RapidOCR reads in the first boxes; in the others, too, if most of the first ones are text."""
+    read = list(_read(array, boxes[:MAX_READ]))
+    if 2 * sum(line is not None for line in read) > MAX_READ:
+        read += _read(array, boxes[MAX_READ:MAX_TEXT])
+    return dict(zip(boxes, read, strict=False))
 
 
 def _pad(box: Box, array: Array) -> tuple[int, int, int, int]:
