@@ -369,3 +369,31 @@ def test_a_bold_page_has_no_bold_words() -> None:
     bold, both = box("text", "all bold", runs=[[0, 8, "b"]]), box("text", "bold here", runs=[[0, 4, "bi"]])
 
     assert [element.markdown for element in parse(bold, both).elements] == ["all bold", "*bold* here"]
+
+
+@pytest.mark.parametrize("leader", ["........", " . . . . . .", "…………", "·····", "______"])
+@pytest.mark.parametrize("label", ["text", "list-item", "orphan"])
+def test_contents_are_entries_without_leaders(label: str, leader: str) -> None:
+    """Each entry of a list of contents is an item of its own, with its page number; a wrapped title is one entry."""
+    lines = [f"1 Scope{leader}3", "1.1 Words of the bylaw and", f"of older bylaws{leader} 12", f"Index{leader}xiv"]
+
+    elements = parse(box(label, *lines)).elements
+
+    assert [(e.kind, e.text) for e in elements] == [
+        (Kind.LIST_ITEM, "1 Scope 3"),
+        (Kind.LIST_ITEM, "1.1 Words of the bylaw and of older bylaws 12"),
+        (Kind.LIST_ITEM, "Index xiv"),
+    ]
+
+
+def test_styles_behind_a_leader_stay_where_they_are() -> None:
+    """A bold page number is bold without its leader, too."""
+    element = only(box("text", "Scope ........ 12", runs=[[0, 5, "b"], [15, 17, "b"]]))
+
+    assert (element.text, element.markdown) == ("Scope 12", "**Scope 12**")
+
+
+@pytest.mark.parametrize("text", ["Wait..... what", "Signed: ________", "and so on ... 5", "....... 5"])
+def test_other_dots_stay(text: str) -> None:
+    """An ellipsis, and a line to be filled in, are no leaders in front of a page number."""
+    assert only(box("text", text)).text == text

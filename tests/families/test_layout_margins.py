@@ -295,3 +295,12 @@ def test_running_titles_of_many_pages_are_furniture(tmp_path: Path) -> None:
     assert "Waters of Lindach" not in text
     assert [text.count(chapter) for chapter in chapters] == [1] * len(chapters)  # no heading says the same
     assert text.count("The level in the borehole") == 18 * 7
+
+
+def test_the_last_text_of_a_cropped_page_may_be_its_footer() -> None:
+    """A labelled footer far above the paper's edge is one if nothing is below it; between paragraphs it is text."""
+    footer = region("page-footer", "www.ostrey.example.org", at=(60.0, 500.0, 300.0, 510.0), size=8.0)
+    below = region("text", *PARAGRAPH, at=(60.0, 540.0, 540.0, 600.0))
+
+    assert find_role(footer, BODY) is None
+    assert find_role(footer, BODY, below) is Role.INNER

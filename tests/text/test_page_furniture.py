@@ -462,3 +462,23 @@ def test_a_page_number_is_not_joined_with_the_text_of_the_next_page(first: str) 
 
     assert "2 extensions" not in text
     assert ("Two of the extensions proposed" in text) is (first == "Two of the")
+
+
+def test_a_logo_whose_text_is_read_differently_is_furniture() -> None:
+    """The same picture in the same place is a logo, whatever OCR reads in it."""
+    texts = ("OSTREY Harbour", "0STREY Harb0ur", "OSIREY")
+    pages = [checkpoint(n, element("picture", text, TOP), make_body(n)) for n, text in enumerate(texts, 1)]
+
+    assert {e.content_layer for e in build_document(*pages).elements if e.is_figure} == {Layer.FURNITURE}
+
+
+def test_a_labelled_footer_that_repeats_inside_cropped_pages_is_furniture() -> None:
+    """A footer in the middle of the paper leaves the body if three pages have it in the same place."""
+    middle = Box(0.1, 0.62, 0.4, 0.63)
+    pages = [
+        checkpoint(n, make_body(n, 0), element("page_footer", "www.ostrey.example.org", middle)) for n in (1, 2, 3)
+    ]
+
+    elements = build_document(*pages).elements
+
+    assert {e.content_layer for e in elements if e.kind is Kind.PAGE_FOOTER} == {Layer.FURNITURE}

@@ -164,6 +164,8 @@ def _find_band(element: Element) -> str | None:
     if box is None or (element.kind in FURNITURE and _in_margin(element)):
         is_top = box.centre[1] < 0.5 if box else element.kind is Kind.PAGE_HEADER
         return ("top" if is_top else "bottom") if element.kind in FURNITURE else None
+    if element.kind in FURNITURE:  # of a page that is cropped, or empty below it
+        return "top" if element.kind is Kind.PAGE_HEADER else "bottom"
     if box.y1 <= BAND or box.y0 >= 1 - BAND:
         return "top" if box.y1 <= BAND else "bottom"
     return "side" if box.x1 <= _SIDE or box.x0 >= 1 - _SIDE else None
@@ -251,7 +253,10 @@ def _make_keys(element: Element) -> Iterator[str]:
     """
     text = _TIME.sub("#", " ".join(element.text.casefold().split()))
     if element.is_figure and element.box:
-        yield text or "box " + " ".join(f"{side:.2f}" for side in element.box)
+        if text:
+            yield text
+        # Also of a logo whose text OCR reads differently each time.
+        yield "box " + " ".join(f"{side:.2f}" for side in element.box)
         return
     if text:
         yield text

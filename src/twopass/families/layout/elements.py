@@ -30,6 +30,10 @@ _MAX_HEADING_WORDS = 25  # a longer heading that ends like a sentence is a parag
 _TITLE_SIZE_RATIO = 1.25  # how much larger than every other heading of page 1 the title must be
 # Smallest type size over the page's body size, and its level; text/headings.py may correct it.
 _LEVELS = ((1.4, 1), (1.15, 2), (0.98, 3))
+_ENTRY_LABELS = frozenset({"text", "list-item", "orphan", "section-header"})
+_LEADER = re.compile(
+    r"(?<=[^\s.·…‥_])\s*+(?:[.·…‥_]\s?){4,}+\s*+(?=(?:\d{1,4}|[ivxlcdmIVXLCDM]{1,7}|[A-Z]-?\d{1,3})\W*$)"
+)
 _INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
 _SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
 _UNNAMED_BULLET = re.compile(r"^[\ufffd\ue000-\uf8ff](?=\s+\S)")
@@ -41,7 +45,8 @@ def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
     """The elements of page `page` (from 1), in the order of the layout's regions."""
     layout = layout.model_copy(update={"boxes": tuple(code_listing.merge_regions(layout))})
     regions = [(_name_bullets(region), role) for region, role in margins.analyse(layout)]
-    items = [(part, role) for region, role in regions for part in _split_list_items(region)]
+    parts = [(part, role) for region, role in regions for part in _split_contents(region, layout)]
+    items = [(item, role) for part, role in parts for item in _split_list_items(part)]
     built = [(part, e) for part, role in items if (e := _build_element(part, layout, page, role)) is not None]
     title = _find_title(built, layout.body_size) if page == 1 else None
     elements = [_as_title(element) if region is title else element for region, element in built]
@@ -55,6 +60,45 @@ def _name_bullets(region: LayoutRegion) -> LayoutRegion:
         return region
     lines = (line.model_copy(update={"text": _UNNAMED_BULLET.sub("•", line.text)}) for line in region.lines)
     return region.model_copy(update={"lines": tuple(lines)})
+
+
+def _split_contents(region: LayoutRegion, layout: PageLayout) -> list[LayoutRegion]:
+    """Split a list of contents into its entries, without the leaders in front of the page numbers.
+
+    A line without a leader is the beginning of the entry below it; behind the last entry it is text.
+    """
+    if region.label not in _ENTRY_LABELS or code_listing.is_listing(region, layout):
+        return [region]
+    is_entry = [bool(_LEADER.search(line.text)) for line in region.lines]
+    if not any(is_entry):
+        return [region]
+    lines = [_without_leader(line) for line in region.lines]
+    if len(lines) < 2 or 2 * sum(is_entry) < len(lines):
+        return [region.with_lines(lines)]
+    entries: list[list[LayoutLine]] = [[]]
+    for line, ends in zip(lines, is_entry, strict=True):
+        entries[-1].append(line)
+        if ends:
+            entries.append([])
+    return [region.with_lines(entry).model_copy(update={"label": "list-item"}) for entry in entries if entry]
+
+
+def _without_leader(line: LayoutLine) -> LayoutLine:
+    """The line with one blank in place of a leader, and with the styles of its characters."""
+    text, runs = line.text, line.runs
+    while found := _LEADER.search(text):
+        start, end = found.span()
+        text = f"{text[:start]} {text[end:]}"
+        moved = ((_move(a, start, end), _move(b, start, end), style) for a, b, style in runs)
+        runs = tuple(run for run in moved if run[0] < run[1])
+    return line.model_copy(update={"text": text, "runs": runs})
+
+
+def _move(position: int, start: int, end: int) -> int:
+    """Where a position is when one character has replaced those from `start` to `end`."""
+    if position <= start:
+        return position
+    return position - (end - start) + 1 if position >= end else start + 1
 
 
 def _split_list_items(region: LayoutRegion) -> list[LayoutRegion]:

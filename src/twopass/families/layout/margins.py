@@ -34,6 +34,7 @@ _IMPRINT = re.compile(
     r"|proceedings|conference|journal|downloaded|licen[sc]ed",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"\s*(?:https?://|www\.)\S+", re.IGNORECASE)
 _NOTE_INSIDE = re.compile(r"[.;)]\s+\d{1,2}\s+[^\W\d_]|[^\W\d_]\s=\s")  # `; 1 See …`, or what letters stand for
 
 
@@ -100,7 +101,7 @@ class _Page:
         if self.is_stamp(region):
             return Role.STAMP
         if region.label in _LABELS:
-            return None if self.is_in_its_margin(region) else Role.INNER
+            return None if self.is_in_its_margin(region) or self.is_last_on_short_page(region) else Role.INNER
         return Role.SET_LIKE_TEXT if self.is_set_like_text(region) else None
 
     def is_in_its_margin(self, region: LayoutRegion) -> bool:
@@ -110,6 +111,17 @@ class _Page:
         if self.is_turned:
             return is_top or is_bottom
         return is_top if region.label == "page-header" else is_bottom
+
+    def is_last_on_short_page(self, region: LayoutRegion) -> bool:
+        """Whether a footer is the lowest text of a page that is empty below it, or a header the highest."""
+        is_end = region.label == "page-footer"
+        start, end = self.extent(region)
+        length = self.layout.width if self.is_turned else self.layout.height
+        gap = _MIN_GAP * region.size / length
+        others = [self.extent(other) for other in self.regions if other is not region and _holds_text(other)]
+        is_last = all(o_end + gap <= start if is_end else o_start - gap >= end for o_start, o_end in others)
+        is_phrase = _reads_like_furniture(region.text) or bool(_ADDRESS.match(region.text))
+        return bool(others) and is_last and self._is_small(region) and is_phrase
 
     def is_stamp(self, region: LayoutRegion) -> bool:
         """Whether a region is text along the paper's edge, across the direction of the page's text."""
