@@ -263,3 +263,18 @@ def test_hidden_words_and_their_parts_are_left_out(text: str, box: tuple[float, 
     left = layer.without(TextLayer.of([Word(Box(0.1, 0.1, 0.2, 0.12), "order")]), page)
 
     assert bool(left.words) is stays
+
+
+@pytest.mark.parametrize(("name", "is_mono"), [("cour", True), ("helv", False), ("tiro", False)])
+def test_a_font_with_one_width_is_known_by_its_letters(name: str, is_mono: bool) -> None:
+    """Fonts of code may have any name; a line with another font beside them is no line of code."""
+    size, x, words = 10.0, 0.0, []
+    for n, text in enumerate(["while", "window", "import", "letters", "total", "return", "until", "print", "mill"]):
+        width = pymupdf.get_text_length(text, name, size)
+        words.append(StyledWord(Rect(x, 0, x + width, size), text, n // 4, size=size, font="Nameless"))
+        x += width + 5
+    other = StyledWord(Rect(0, 20, 40, 30), "see", 2, size=size, font="Other")
+
+    marked = layer_words._mark_mono((*words, other))
+
+    assert [word.mono for word in marked] == [is_mono] * 8 + [False] * 2

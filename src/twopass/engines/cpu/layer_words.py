@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -310,6 +310,8 @@ def _iterate_runs(styles: Sequence[str]) -> Iterator[StyledRun]:
 _SAME_PLACE = 0.002  # of the page: boxes of hidden words are rounded
 MIN_COSINE = 0.9  # of the angle of an upright line, at most 25 degrees
 
+_VARIED = re.compile(r"[A-Za-z]{4,}")  # words whose width depends on their letters, unless all have one width
+_MIN_VARIED, _SAME_WIDTH = 6, 0.02  # such words of a font; of the widest letter
 _INNER_SOFT_HYPHEN = re.compile(r"\w\u00ad\w")
 _Placed = Mapping[tuple[int, int], Sequence[SpannedWord]]  # words of some lines, by the numbers of block and line
 
@@ -365,7 +367,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
     text_blocks = [block for block in blocks if block["type"] == 0]
     placed = _place_words(raw_words, text_blocks, textpage)
     words = _replace_soft_hyphens(_replace_controls(tuple(_build_words(raw_words, text_blocks, placed))))
-    words = _replace_quotes(words)
+    words = _replace_quotes(_mark_mono(words))
     is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
     words = widgets.add_words(widgets.find_fields(page), words)
     return blocks, LayerWords(words, hidden), is_scan
@@ -383,6 +385,27 @@ def _replace_soft_hyphens(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ..
     if not any(_INNER_SOFT_HYPHEN.search(word.text) for word in words):
         return words
     return tuple(replace(word, text=word.text.replace("\u00ad", "-")) for word in words)
+
+
+def _mark_mono(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ...]:
+    """The words, with the lines whose fonts have one width for all letters marked so, whatever the fonts are called."""
+    widths: dict[str, list[float]] = defaultdict(list)
+    for word in words:
+        if not word.mono and word.size > 0 and _VARIED.fullmatch(word.text) and len(set(word.text)) > 2:
+            widths[word.font].append(word.box.width / (len(word.text) * word.size))
+    mono = {
+        font
+        for font, own in widths.items()
+        if len(own) >= _MIN_VARIED and max(own) - min(own) <= _SAME_WIDTH * max(own)
+    }
+    if not mono:
+        return words
+    marked = {
+        line: all(word.mono or word.font in mono for word in own)
+        for line, group in groupby(sorted(words, key=lambda word: word.line), key=lambda word: word.line)
+        if (own := list(group))
+    }
+    return tuple(replace(word, mono=True) if marked[word.line] else word for word in words)
 
 
 def _replace_quotes(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ...]:

@@ -211,11 +211,13 @@ def _analyse_layout(
     regions = [] if dense else layout_regions.detect(page, blocks, rules, shades)
     regions = add_ruled_tables(widgets.extend_regions(regions, words, fields), rules, shades, words)
     regions = reading_order.assign_words(regions, words, bounds)
-    regions = settle_tables(widgets.split_forms(regions, fields) if fields else regions, drawn)
-    regions = glyphs.label_formulas(regions)
+    forms = [region for region in regions if widgets.is_form(region, fields)]
+    others = settle_tables([region for region in regions if not any(region is form for form in forms)], drawn)
     if is_scan:
-        regions = reading_order.split_at_gutters(regions, scanned_page.find_gutters(words))
-    regions = layout_regions.add_cell_pictures(reading_order.sort_regions(regions, bounds), blocks)
+        others = reading_order.split_at_gutters(others, scanned_page.find_gutters(words))
+    regions = reading_order.sort_regions([*others, *forms], bounds)
+    regions = widgets.split_forms(regions, fields) if forms else regions  # whose lines stay together
+    regions = layout_regions.add_cell_pictures(glyphs.label_formulas(regions), blocks)
     return PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
 
 

@@ -158,19 +158,23 @@ def _find_field(word: StyledWord, fields: Iterable[PlacedField]) -> PlacedField 
     return next((f for f in fields if (f.checked is None) != is_mark and f.box.contains(word.box.centre)), None)
 
 
-def split_forms(regions: Sequence[Region], fields: Sequence[PlacedField]) -> list[Region]:
-    """The regions, with those that are forms as lines of a label and its value each, whatever they are labelled.
+def is_form(region: Region, fields: Sequence[PlacedField]) -> bool:
+    """Whether a region is a form: no table that rules enclose, and no running text with gaps to fill in."""
+    own = _list_own(region, fields)
+    return bool(own and region.words) and not _is_ruled(region) and not _is_running(region, own)
 
-    Tables that rules enclose stay tables, and running text with gaps to fill in stays text.
-    """
-    split: list[Region] = []
-    for region in regions:
-        own = [field for field in fields if region.box.contains(field.box.centre)]
-        if own and region.words and not _is_ruled(region) and not _is_running(region, own):
-            split += _split_form(region, own)
-        else:
-            split.append(region)
-    return split
+
+def _list_own(region: Region, fields: Sequence[PlacedField]) -> list[PlacedField]:
+    return [field for field in fields if region.box.contains(field.box.centre)]
+
+
+def split_forms(regions: Sequence[Region], fields: Sequence[PlacedField]) -> list[Region]:
+    """The regions, with forms as lines of a label and its value each, whatever they are labelled."""
+    return [
+        part
+        for region in regions
+        for part in (_split_form(region, _list_own(region, fields)) if is_form(region, fields) else [region])
+    ]
 
 
 def _is_ruled(region: Region) -> bool:
