@@ -36,6 +36,7 @@ MIN_SIDE = 4.0  # pixels of the part that is looked at: scanners write words wit
 MIN_SIZE = 3.0  # pixels of type size: smaller letters may be too faint for CONTRAST on a page drawn that small
 MIN_OPACITY = 0.1
 OVER_WORDS = 0.4  # of an invisible word's box that lies on another word: it has no ink of its own
+MIN_NOISE = 3  # letters of a word on a scan: OCR reads shorter ones in specks
 SCAN_SHARE = 0.8  # of the page's area in images: words drawn below them are those of a scan
 # Points, and shares of the page's shorter side: what is smaller in both is no text to read. A label has real 2 pt.
 TINY = ((1.0, 0.01), (2.0, 0.0025))
@@ -170,7 +171,8 @@ class _Eyes:
         height, width = drawing.array.shape[:2]
         self._boxes = _enlarge(layer.corners * (width, height, width, height))
         self._areas = np.prod(self._boxes[:, 2:] - self._boxes[:, :2], axis=1)
-        self._has_letters = np.array([any(map(str.isalnum, text)) for text in layer.texts])
+        least = MIN_NOISE if drawing.is_scan else 1
+        self._has_letters = np.array([sum(map(str.isalnum, text)) >= least for text in layer.texts])
         self._is_drawn = np.array([style.is_drawn for style in styles])
         self._is_clip = np.array([bool(style.flags & _CLIP) for style in styles])
         side = min(width, height) / drawing.zoom

@@ -33,7 +33,7 @@ MIN_SHARE, MAX_FONTS = 0.05, 4  # of the page's characters in a font that is com
 MIN_LETTERS, MIN_DIGITS, MIN_READ = 5, 6, 3  # letters or digits of a sample, and of what is read of it
 MAX_LETTERS = 12  # of a sampled word, if there are any
 MAX_ASPECT = 6.6  # width of a sample over its height: the recogniser takes as long for all that are shorter
-STANDARD_FONTS, MAX_MEASURED = ("helv", "tiro"), 60  # and words of a font whose widths are compared
+STANDARD_FONTS, MAX_MEASURED = ("helv", "tiro", "cour"), 60  # and words of a font whose widths are compared
 SAMPLES = 2  # of a doubtful font
 MIN_SCORE = 0.85  # of the recogniser
 MIN_HEIGHT = 8.0  # pixels of a word that can be read
@@ -115,7 +115,7 @@ def _is_doubtful(words: Sequence[FontWord]) -> bool:
 
 
 def _measure_deviation(words: Sequence[FontWord]) -> float:
-    """How much the widths of words differ from those of their characters in Helvetica or Times, in the middle."""
+    """How much the widths of words differ from those in Helvetica, Times or Courier, in the middle."""
     measured = [word for word in words if len(word.text) >= MIN_READ and word.width > 0][:MAX_MEASURED]
     if len(measured) < MIN_WORDS:
         return 0.0
