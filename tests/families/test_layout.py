@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.documents import build_document, checkpoint
-from twopass.document import Box, Category, Kind, Layer
+from twopass.document import Box, Category, Flag, Kind, Layer
 from twopass.errors import Code
 from twopass.families.interface import ParsedPage
 from twopass.families.layout.family import LayoutFamily
@@ -147,6 +147,15 @@ def table(at: tuple[float, float, float, float]) -> dict[str, Any]:
         "box": at,
         "table": {"rows": 1, "cols": 1, "cells": [{"row": 0, "col": 0, "text": "x"}]},
     }
+
+
+def test_a_table_that_the_engine_doubts_is_uncertain() -> None:
+    """The flag says so to readers; other tables have none."""
+    sure = table((50, 60, 280, 90))
+    unsure = {**sure, "table": {**sure["table"], "doubtful": True}}
+
+    assert [e.flags for e in parse(sure).elements] == [()]
+    assert [e.flags for e in parse(unsure).elements] == [(Flag.UNCERTAIN,)]
 
 
 def test_a_caption_is_linked_to_the_nearest_table_in_its_column() -> None:

@@ -60,6 +60,18 @@ def open_pymupdf4llm(**options: Any) -> Iterator[Read]:
 
 
 @contextlib.contextmanager
+def open_find_tables() -> Iterator[Read]:
+    """Write the tables that PyMuPDF's `find_tables` finds, and nothing else."""
+    import pymupdf
+
+    def read(path: str) -> list[str]:
+        with pymupdf.open(path) as pdf:
+            return ["\n\n".join(table.to_markdown() for table in page.find_tables().tables) for page in pdf]
+
+    yield read
+
+
+@contextlib.contextmanager
 def open_docling() -> Iterator[Read]:
     """Convert with docling's standard PDF pipeline: layout model, table model, OCR."""
     from docling.document_converter import DocumentConverter
@@ -109,6 +121,7 @@ READERS: dict[str, Callable[[], contextlib.AbstractContextManager[Read]]] = {
     "pymupdf4llm": open_pymupdf4llm,
     "pymupdf4llm-body": partial(open_pymupdf4llm, header=False, footer=False),
     "pymupdf4llm-no-ocr": partial(open_pymupdf4llm, use_ocr=False),
+    "pymupdf-find-tables": open_find_tables,
     "docling": open_docling,
     "docling-native": open_docling_native,
     "mineru-flash": partial(open_mineru, "flash"),

@@ -7,6 +7,7 @@ process, in the virtual environment whose Python is given; a reader that is not 
     python -m scripts.bench corpus FOLDER --reader twopass --reader docling=/venvs/docling/bin/python
 
 --words prints the comparison of words, order and running headers with pymupdf4llm instead: see layer_words.py.
+--tables scores tables instead: those of FOLDER, where pdfs/ has documents and truth/ their cells, and drawn ones.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import pymupdf
 
-from scripts.bench.corpus import checks, drawn, sample_tables, scores
+from scripts.bench.corpus import checks, drawn, sample_tables, scores, table_kinds, table_scores
 from scripts.bench.corpus.checks import Check
 from scripts.bench.corpus.matching import Rows
 from scripts.bench.corpus.readers import OWN, Reader, ReaderMissing, Reading
@@ -28,6 +29,7 @@ from scripts.bench.corpus.scores import ReaderRun, Source
 from scripts.bench.options import create_parser
 
 CHECKS = Path(__file__).with_name("checks")
+OF_TABLES = ("twopass", "pymupdf4llm-body", "pymupdf-find-tables")
 SCAN_SHARE = 0.8  # of a page's area: a picture that covers more is a scan of the page
 
 
@@ -42,13 +44,18 @@ def main(arguments: Sequence[str]) -> None:
         "--output", type=Path, metavar="DIR", help="keep the PDFs and the readings; a reading in it is used again"
     )
     parser.add_argument("--words", action="store_true", help="words against the text layer of FOLDER's files")
+    parser.add_argument("--tables", action="store_true", help="tables against right cells, of FOLDER and drawn ones")
     options = parser.parse_args(arguments)
-    if options.words and not options.folder:
-        parser.error("--words needs a FOLDER")
+    if (options.words or options.tables) and not options.folder:
+        parser.error("--words and --tables need a FOLDER")
     if options.words:
         print_words(options.folder, options.pages)
         return
     with tempfile.TemporaryDirectory() as temporary:
+        if options.tables:
+            readers = options.reader or [Reader(name) for name in OF_TABLES]
+            compare_tables(options.folder, readers, options.output or Path(temporary))
+            return
         readers = options.reader or [Reader(name) for name in OWN]
         compare(options.folder, readers, options.pages, options.misses, options.output or Path(temporary))
 
@@ -59,6 +66,29 @@ def print_words(folder: Path, pages: int) -> None:
     rows = [row for file in sorted(folder.glob("*.pdf")) for row in layer_words.compare_file(file, pages)]
     title = "Words and order against the text layer; ours, then pymupdf4llm's"
     print(scores.render(title, layer_words.COLUMNS, rows))
+
+
+def compare_tables(folder: Path, readers: Sequence[Reader], output: Path) -> None:
+    """Score the tables of documents with known cells, and drawn ones of all kinds."""
+    output.mkdir(parents=True, exist_ok=True)
+    public = {pdf.name: table_scores.load_truth(path) for pdf, path in _find_truth(folder)}
+    drawn_truth = {f"{page.name}.pdf": list(page.truth.values()) for page in table_kinds.save_all(output)}
+    sources = [describe(folder / "pdfs" / name) for name in public] + [describe(output / name) for name in drawn_truth]
+    runs = list(filter(None, (run(reader, sources, output) for reader in readers)))
+    names = [run.reader for run in runs]
+    for title, truth in ((f"documents of {folder.name}", public), ("drawn tables", drawn_truth)):
+        print(scores.render(f"Tables, {title}: {len(truth)}", ["score", *names], table_scores.summarise(runs, truth)))
+    print(
+        scores.render(
+            "Processor time", ["pages", *names], scores.measure_seconds(runs, {s.path.name: s for s in sources})
+        )
+    )
+
+
+def _find_truth(folder: Path) -> list[tuple[Path, Path]]:
+    """The documents of a folder, each with the file of its right cells."""
+    pairs = ((pdf, folder / "truth" / f"{pdf.stem}-str.xml") for pdf in sorted((folder / "pdfs").glob("*.pdf")))
+    return [(pdf, path) for pdf, path in pairs if path.is_file()]
 
 
 def compare(folder: Path | None, readers: Sequence[Reader], pages: int, misses: bool, output: Path) -> None:
