@@ -74,3 +74,13 @@ def test_gutters_are_found_between_lines() -> None:
         (200, 212),
         (392, 404),
     ]
+
+
+def test_boxes_that_reach_into_a_gutter_do_not_hide_it() -> None:
+    """Detectors give some lines more room than others, so that little white is left between their boxes."""
+    boxes = [Rect(x, PITCH * row, x + 180, PITCH * row + HEIGHT) for row in range(8) for x in (20, 212)]
+    wide = [box._replace(x1=208) if box.x0 == 20 and row % 3 == 0 else box for row, box in enumerate(boxes)]
+    wide = [box._replace(x0=210) if box.x0 == 212 and row % 5 == 0 else box for row, box in enumerate(wide)]
+    white = columns.find_gutters(wide)
+
+    assert [(gutter.y0, gutter.y1) for gutter in white] == [(0, 7 * PITCH + HEIGHT)]

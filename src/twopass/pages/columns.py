@@ -23,6 +23,7 @@ Point = tuple[float, float]
 Corners = tuple[Point, Point, Point, Point]
 
 MIN_WIDTH = 0.4  # of a line's height, of the white that all lines of a gutter have: blanks of a line have 0.2 to 0.3
+BOX_WIDTH = 0.05  # the same, between the boxes of lines, which are larger than their letters
 CLEAR_WIDTH = 1.2  # the same, of a gutter whose edges need not be aligned
 MIN_LINES = 4  # below each other: wide blanks of justified text form rivers over three
 SURE_LINES = 8  # of a gutter that may begin or end inside a text, as rivers do
@@ -37,6 +38,7 @@ SLIVER, EDGE = (
     0.8,
     0.25,
 )  # of a line's height: a narrower piece is the edge of another line if it lies in that, or at all
+MIN_PIXELS = 4  # of a line's height
 LONG_LINE = 5.0  # times its height: the angle of a shorter one is not exact
 MAX_SKEW, MIN_SKEW = 20.0, 0.2  # degrees
 
@@ -56,9 +58,10 @@ class Gap:
 def split_lines(array: Array, quads: Sequence[Corners]) -> list[Corners]:
     """The lines, with those that run across a gutter cut there; `array` shows the page."""
     frame = _Frame.of(array, quads)
+    quads = [_trim(frame.grey, quad, frame.straighten(quad)) for quad in quads]
     boxes = [frame.straighten(quad) for quad in quads]
     inner = [gap for number, box in enumerate(boxes) for gap in _find_inner_gaps(frame.grey, box, number)]
-    gutters = _find_chains([*inner, *_find_gaps_between(boxes)], boxes)
+    gutters = _find_chains([*inner, *_find_gaps_between(boxes, MIN_WIDTH / 2)], boxes, MIN_WIDTH)
     cuts: dict[int, list[Gap]] = {}
     for gap in {gap for chain in gutters for gap in chain if gap in set(inner)}:
         cuts.setdefault(gap.line, []).append(gap)
@@ -72,7 +75,7 @@ def split_lines(array: Array, quads: Sequence[Corners]) -> list[Corners]:
 
 def find_gutters(boxes: Sequence[Rect]) -> list[Rect]:
     """The gutters between upright lines: the white that all lines of a gutter have, from the first to the last."""
-    return [_enclose(chain) for chain in _find_chains(list(_find_gaps_between(boxes)), boxes)]
+    return [_enclose(chain) for chain in _find_chains(list(_find_gaps_between(boxes, BOX_WIDTH)), boxes, BOX_WIDTH)]
 
 
 # ---- the page without its skew ----
@@ -117,24 +120,38 @@ def _estimate_skew(quads: Sequence[Corners]) -> float:
 
 def _find_inner_gaps(grey: Array, box: Rect, line: int) -> Iterator[Gap]:
     """Yield the wide blanks in a line."""
+    for left, right in pairwise(_find_inked_columns(grey, box)):
+        if right - left - 1 >= MIN_WIDTH * box.height:
+            yield Gap(Rect(left + 1, box.y0, right, box.y1), line)
+
+
+def _find_inked_columns(grey: Array, box: Rect) -> list[int]:
+    """The columns of the page that have ink in a line; none of what is not a line."""
     x0, y0, x1, y1 = (max(round(value), 0) for value in box)
     strip = grey[y0:y1, x0:x1]
-    if strip.shape[0] < 4 or strip.shape[1] < strip.shape[0]:
-        return
-    inked = np.flatnonzero(strips.find_letters(strip))
-    for left, right in pairwise(inked.tolist()):
-        if right - left - 1 >= MIN_WIDTH * box.height:
-            yield Gap(Rect(x0 + left + 1, box.y0, x0 + right, box.y1), line)
+    if strip.shape[0] < MIN_PIXELS or strip.shape[1] < strip.shape[0]:
+        return []
+    return [x0 + column for column in np.flatnonzero(strips.find_letters(strip)).tolist()]
 
 
-def _find_gaps_between(boxes: Sequence[Rect]) -> Iterator[Gap]:
-    """Yield the white between each line and the next one at its height."""
+def _trim(grey: Array, quad: Corners, box: Rect) -> Corners:
+    """The line without wide white at its ends, where its box may reach into the next column."""
+    inked = _find_inked_columns(grey, box)
+    if not inked:
+        return quad
+    spare, ends = MARGIN * box.height, (inked[0] - box.x0, box.x1 - inked[-1] - 1)
+    start, stop = (end - spare if end >= MIN_WIDTH * box.height else 0.0 for end in ends)
+    return _take(quad, start / box.width, 1 - stop / box.width) if start or stop else quad
+
+
+def _find_gaps_between(boxes: Sequence[Rect], min_width: float) -> Iterator[Gap]:
+    """Yield the white between each line and the next one at its height, if it is not too narrow for that."""
     order = sorted(range(len(boxes)), key=lambda number: boxes[number].x0)
     for position, number in enumerate(order):
         box = boxes[number]
         beside = (boxes[other] for other in order[position + 1 :] if boxes[other].x0 >= box.centre[0])
         level = next((other for other in beside if box.overlap_y(other) >= 0.5 * min(box.height, other.height)), None)
-        if level is not None and level.x0 - box.x1 >= MIN_WIDTH / 2 * box.height:
+        if level is not None and level.x0 - box.x1 >= min_width * box.height:
             yield Gap(Rect(box.x1, box.y0, level.x0, box.y1), number)
 
 
@@ -151,7 +168,7 @@ class _Link:
     before: int | None
 
 
-def _find_chains(gaps: Sequence[Gap], boxes: Sequence[Rect]) -> list[list[Gap]]:
+def _find_chains(gaps: Sequence[Gap], boxes: Sequence[Rect], min_width: float) -> list[list[Gap]]:
     """The gutters as runs of gaps, each from top to bottom, the longest first; no gap belongs to two."""
     ordered, lines = sorted(gaps, key=lambda gap: gap.box.centre[1]), _Lines.of(boxes)
     links: list[_Link] = []
@@ -160,7 +177,7 @@ def _find_chains(gaps: Sequence[Gap], boxes: Sequence[Rect]) -> list[list[Gap]]:
         for before in range(number - 1, -1, -1):
             if gap.box.centre[1] - ordered[before].box.centre[1] > (1 + REACH) * gap.height:
                 break
-            link = _extend(links[before], ordered[before], gap, before)
+            link = _extend(links[before], ordered[before], gap, before, min_width)
             if not link or (link.count, link.x1 - link.x0) <= (best.count, best.x1 - best.x0):
                 continue
             if not lines.any_across(link.x0, link.x1, ordered[before].box.centre[1], gap.box.centre[1], gap.height):
@@ -188,10 +205,10 @@ class _Lines:
         return any(box.x0 < x0 - spare and box.x1 > x1 + spare for box in self.boxes[first:last])
 
 
-def _extend(link: _Link, last: Gap, gap: Gap, before: int) -> _Link | None:
+def _extend(link: _Link, last: Gap, gap: Gap, before: int, min_width: float) -> _Link | None:
     is_below = last.box.centre[1] + 0.5 * min(last.height, gap.height) <= gap.box.centre[1]
     x0, x1 = max(link.x0, gap.box.x0), min(link.x1, gap.box.x1)
-    is_wide = x1 - x0 >= MIN_WIDTH * min(last.height, gap.height)
+    is_wide = x1 - x0 >= min_width * min(last.height, gap.height)
     return _Link(link.count + 1, x0, x1, before) if is_below and is_wide else None
 
 

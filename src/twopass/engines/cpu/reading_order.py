@@ -522,11 +522,11 @@ def _split_at_gutters(region: Region, gutters: Sequence[Rect]) -> list[Region]:
         return [region]
     own = [gutter for gutter in gutters if region.box.x0 < gutter.centre[0] < region.box.x1]
     for gutter in sorted(own, key=lambda gutter: -gutter.overlap_y(region.box)):
-        parts = _split_around(_make_fragments(region.words), gutter)
-        if parts:
-            rest = [other for other in own if other is not gutter]
+        y0, y1 = max(gutter.y0, region.box.y0), min(gutter.y1, region.box.y1)
+        parts = _split_around(_make_fragments(region.words), gutter._replace(y0=y0, y1=y1))
+        if parts:  # what is above and below is smaller, and may have the same gutter
             pieces = (_make_region(region.label, part) for part in parts if part)
-            return [piece for part in pieces for piece in _split_at_gutters(part, rest)]
+            return [piece for part in pieces for piece in _split_at_gutters(part, own)]
     return [region]
 
 
