@@ -100,3 +100,16 @@ def test_what_is_read_does_not_depend_on_the_threads() -> None:
         "The level is measured",
         "before the pump starts and after it has run",
     ]
+
+
+def test_a_sign_that_is_seen_and_not_read_lacks_lines() -> None:
+    """A short text in a script that was not learnt is neither read as something else nor passed over in silence."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=400, height=200)
+        page.insert_htmlbox((40, 40, 380, 160), '<p style="font-size:48pt">ทางออกฉุกเฉิน</p>')
+        pixmap = page.get_pixmap(dpi=144)
+    array = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
+    result = ocr.read(array)
+
+    assert result.lacks_lines or result.unreadable
+    assert not result.lines

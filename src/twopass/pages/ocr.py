@@ -40,7 +40,9 @@ SIMILAR_HEIGHT, SIMILAR_ANGLE = 1.6, 5.0  # ratio to and degrees from the median
 BACKGROUND_RANGE = 20  # grey levels around a line's most frequent one
 MIN_BACKGROUND = 0.6  # of a line's pixels: print has 0.66-0.91, noisy or not, shapes in pictures have 0.44-0.57
 MIN_COVERAGE = 0.75  # of a line's ink: Cyrillic, Hangul and Arabic with some Latin words have 0.02-0.55, Latin has 1.0
+MIN_PART = 0.5  # of a doubtful line's ink, for what was read in it to be its text
 MIN_KNOWN_LETTERS = 0.5  # of a line's letters: RapidOCR is sure of some Greek lines, of which it reads two thirds
+MIN_SIGN_SHARE = 0.5  # of the lines of a sign that were left out, to say so
 LEGIBLE_SCORE = 0.3  # of a line of handwriting: its words have 0.5-0.9, runs of letters in other scripts 0.0-0.6
 MIN_LEGIBLE_WORDS, MIN_LEGIBLE_SHARE = (
     5,
@@ -198,7 +200,8 @@ def read_lines(
         unsure = [line for line in unsure if line.corners not in read]
     unreadable = _is_much(unsure, script) and _is_text(unsure)
     kept = [line for line in lines if line in legible or line.corners in read or _is_credible(line, unreadable)]
-    lacks_lines = _is_text([line for line in unsure if line not in kept])
+    left_out = [line for line in unsure if line not in kept]
+    lacks_lines = _is_text(left_out) or _is_sign(left_out, script)
     return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, lacks_lines, found)
 
 
@@ -307,6 +310,12 @@ def _is_text(script: Sequence[OcrLine], min_length: float = MIN_SCRIPT_LENGTH) -
     return sum(line.length / max(line.height, 1.0) for line in similar) >= min_length
 
 
+def _is_sign(left_out: Sequence[OcrLine], script: Sequence[OcrLine]) -> bool:
+    """Whether the lines that were left out are most of a short text."""
+    lengths = [sum(line.length / max(line.height, 1.0) for line in lines) for lines in (left_out, script)]
+    return lengths[0] >= max(LONG_LINE, MIN_SIGN_SHARE * lengths[1])
+
+
 def find_legible(lines: Sequence[OcrLine]) -> list[OcrLine]:
     """The lines in handwriting or broken strokes that were read in part: unsure, but together they are words.
 
@@ -322,7 +331,8 @@ def find_legible(lines: Sequence[OcrLine]) -> list[OcrLine]:
 def _is_credible(line: OcrLine, unreadable: bool) -> bool:
     if not unreadable:
         is_speck = line.coverage < MIN_COVERAGE and not any(map(str.isalnum, line.text))
-        return line.score >= MIN_SCORE and not is_speck
+        is_part = line.coverage < MIN_PART and line.score < SURE_SCORE  # a few strokes that look like Latin letters
+        return line.score >= MIN_SCORE and not is_speck and not is_part
     return line.is_sure and sum(letter.isalnum() for letter in line.text) >= MIN_SURE_LETTERS
 
 
