@@ -33,6 +33,7 @@ OTHERS: Mapping[str, Any] = {
     "enforce_eager": True,
     "block_size": 32,
     "torch_compile": "off",
+    "engine_cache_key": "0123456789abcdef",
     "max_tiles": 4,
     "torch_compile": "off",
     "engine_cache_key": "0123456789abcdef",
