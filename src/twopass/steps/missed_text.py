@@ -48,6 +48,7 @@ MIN_LETTERS = 2  # and digits, of a line
 MIN_RUN = 3  # words of the layer beside each other that the element around them lacks; fewer are spelled otherwise
 MAX_LACKING = 0.6  # of the layer's words in an element
 MIN_SIMILARITY = 0.9  # with a part of the text, for a line of which letters were misread
+MIN_LIKENESS = 0.7  # the same, with a text that has no place: old print is misread more than that
 MIN_AGREEMENT = 0.5  # of the layer with RapidOCR
 SHORT = 6  # letters: shorter lines are compared with whole words
 NEAR = 0.02  # of the page, around a line: one or two lines
@@ -217,22 +218,25 @@ def find(pixels: Pixels, dpi: float, known: Sequence[KnownText], words: TextLaye
 def _is_known(line: MissedLine, known: Sequence[KnownText]) -> bool:
     """Whether the text of an element beside the line has it: boxes are not exact, and letters are misread.
 
-    The same words far away are other words. An element without a box may be anywhere.
+    The same words far away are other words. An element without a box may be anywhere, and short lines may be its.
     """
-    place = line.box.grow(NEAR)
-    texts = [one.text for one in known if not one.boxes or any(place.intersects(box) for box in one.boxes)]
-    if len(_to_letters(line.text)) < SHORT:
+    place, is_short = line.box.grow(NEAR), len(_to_letters(line.text)) < SHORT
+    anywhere = " ".join(one.text for one in known if not one.boxes)
+    if anywhere and (is_short or _has(_to_letters(anywhere), line.text, MIN_LIKENESS)):
+        return True
+    texts = [one.text for one in known if any(place.intersects(box) for box in one.boxes)]
+    if is_short:
         words = {_to_letters(word) for text in texts for word in text.split()}
         return all(_to_letters(word) in words for word in line.text.split())
     return _has(_to_letters(" ".join(texts)), line.text)
 
 
-def _has(letters: str, line: str) -> bool:
+def _has(letters: str, line: str, similarity: float = MIN_SIMILARITY) -> bool:
     """Whether these letters have those of a line, of which some may be misread."""
     own = _to_letters(line)
-    if len(letters) < MIN_SIMILARITY * len(own):  # else the similarity would be that of a part of the line
+    if len(letters) < similarity * len(own):  # else the similarity would be that of a part of the line
         return False
-    return own in letters or agreement.find_part(own, letters) >= MIN_SIMILARITY
+    return own in letters or agreement.find_part(own, letters) >= similarity
 
 
 def _to_letters(text: str) -> str:
