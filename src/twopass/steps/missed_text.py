@@ -42,7 +42,7 @@ from twopass.text import prose
 from twopass.text.confidence import Evidence, judge, judge_unknown_layer
 
 MAX_READ = 8  # lines of a page, those of the layer first, then the widest: each takes RapidOCR about 20 ms
-MAX_TEXT = 120  # the same on a page of which most of the first MAX_READ are text
+MAX_TEXT = 120  # the same on a page of which most of the first MAX_READ are missed text
 MIN_SCORE = 0.8  # of RapidOCR: shapes are read as letters with less
 MIN_LETTERS = 2  # and digits, of a line
 MIN_RUN = 3  # words of the layer beside each other that the element around them lacks; fewer are spelled otherwise
@@ -210,9 +210,17 @@ def find(pixels: Pixels, dpi: float, known: Sequence[KnownText], words: TextLaye
     array = pixels.array()
     ink, boxes = PageInk.find(array, dpi), [box for one in known for box in one.boxes]
     written = _check(array, list(_find_written(_drop_overprints(words), known, ink)))
-    read = _read_some(array, [line.box for line in ink.find_lines([*boxes, *(line.box for line in written)])])
-    found = (line for line in read.values() if line and not _is_known(line, known))
-    return (*written, *found, *_find_unreadable(array, [box for box, line in read.items() if line is None], known))
+    inked = [line.box for line in ink.find_lines([*boxes, *(line.box for line in written)])]
+    read = list(_read(array, inked[:MAX_READ]))
+    found = _drop_known(read, known)
+    if 2 * len(found) > MAX_READ:
+        found += _drop_known(_read(array, inked[MAX_READ:MAX_TEXT]), known)
+    unread = [box for box, line in zip(inked, read, strict=False) if line is None]
+    return (*written, *found, *_find_unreadable(array, unread, known))
+
+
+def _drop_known(lines: Iterable[MissedLine | None], known: Sequence[KnownText]) -> list[MissedLine]:
+    return [line for line in lines if line and not _is_known(line, known)]
 
 
 def _is_known(line: MissedLine, known: Sequence[KnownText]) -> bool:
@@ -257,14 +265,6 @@ def _read(array: Array, boxes: Sequence[Box]) -> Iterator[MissedLine | None]:
     for box, (text, score) in zip(boxes, found, strict=True):
         is_text = score >= MIN_SCORE and _has_letters(text)
         yield MissedLine(box, text.strip(), round(score, 4)) if is_text else None
-
-
-def _read_some(array: Array, boxes: Sequence[Box]) -> dict[Box, MissedLine | None]:
-    """What RapidOCR reads in the first boxes; in the others, too, if most of the first ones are text."""
-    read = list(_read(array, boxes[:MAX_READ]))
-    if 2 * sum(line is not None for line in read) > MAX_READ:
-        read += _read(array, boxes[MAX_READ:MAX_TEXT])
-    return dict(zip(boxes, read, strict=False))
 
 
 def _pad(box: Box, array: Array) -> tuple[int, int, int, int]:
