@@ -290,3 +290,15 @@ def test_no_word_of_an_answer_about_a_table_is_lost(text: str) -> None:
     prose = " ".join(table_parser.clean_cell_text(part.text) for part in parts if not part.table).split()
     found = " ".join(cell.text for cell in table.cells).split()
     assert not [word for word in prose if word not in found]
+
+
+def test_an_empty_cell_at_the_edge_of_a_row_is_a_cell() -> None:
+    """Writers set no blank between the pipes of an empty cell: the header stays over its column."""
+    table = table_parser.parse_gfm("||Ships||\n|---|---|---|\n|Fernsey|1204|7|")
+
+    assert [(cell.row, cell.col, cell.text) for cell in table.cells if cell.text] == [
+        (0, 1, "Ships"),
+        (1, 0, "Fernsey"),
+        (1, 1, "1204"),
+        (1, 2, "7"),
+    ]

@@ -269,7 +269,7 @@ def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:
 
 def parse_gfm(text: str) -> Table:
     """Parse a GFM table; its first row is the header."""
-    lines = [line.strip().strip("|") for line in text.strip().splitlines()]
+    lines = [line.strip().removeprefix("|").removesuffix("|") for line in text.strip().splitlines()]
     rows = [re.split(r"(?<!\\)\|", line) for n, line in enumerate(lines) if n != 1]
     texts = [[clean_cell_text(text.replace("\\|", "|")) for text in row] for row in rows]
     return _place_cells([[_UnplacedCell(text, 1, 1, n == 0) for text in row] for n, row in enumerate(texts)])
