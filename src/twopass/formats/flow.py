@@ -150,6 +150,8 @@ def build(document: Document, options: Markdown) -> Flow:
 
 def is_written(element: Element, furniture: Furniture) -> bool:
     """Whether the text formats have this element: body, and furniture as the option says."""
+    if element.is_hidden:
+        return False
     if furniture is Furniture.OMIT:
         return element.is_body and Flag.APART not in element.flags
     return element.is_body or furniture is Furniture.KEEP
