@@ -271,9 +271,17 @@ def _halve(grey: Grey) -> Grey:
 
 
 def _read_quads(array: Array, quads: Sequence[Corners], sharp: Array) -> list[OcrLine]:
-    """Every line, in the given order. A line that cannot be recognised has the text "" and the score 0."""
+    """Every line, in the given order. A line that cannot be recognised has the text "" and the score 0.
+
+    Doubtful ones of `sharp` are read from `array`, too: thin strokes may be whole in one of them.
+    """
     cut = _cut_lines(sharp, quads, sharp.shape[0] / array.shape[0])
-    return [_to_line(*parts) for parts in zip(quads, cut, _recognise(cut), strict=True)]
+    lines = [_to_line(*parts) for parts in zip(quads, cut, _recognise(cut), strict=True)]
+    doubtful = [number for number, line in enumerate(lines) if LEGIBLE_SCORE <= line.score < SURE_SCORE]
+    if sharp is not array and doubtful:
+        for number, line in zip(doubtful, _read_quads(array, [quads[n] for n in doubtful], array), strict=True):
+            lines[number] = max(lines[number], line, key=lambda one: one.score)
+    return lines
 
 
 def _to_line(corners: Corners, strip: Array, reading: Recognition) -> OcrLine:

@@ -209,3 +209,11 @@ def test_signs_that_a_rule_separates_from_their_word_are_its_own(tmp_path: Path,
 def test_signs_behind_a_space_stay_apart(parts: list[tuple[str, float]], expected: list[str]) -> None:
     """Leaders, and signs that a language sets behind a space, keep it."""
     assert texts(spaced_words.join(place(parts))) == expected
+
+
+def test_words_of_handwriting_are_not_joined() -> None:
+    """Slanted letters leave little space between words that OCR, which is unsure of them, has read apart."""
+    places = [("and", 0.0, 30.0), ("for", 31.0, 50.0), ("th", 60.0, 72.0), ("wo", 73.0, 85.0), ("jars", 95.0, 120.0)]
+    row = [StyledWord(Rect(x0, 0, x1, 12), text, 0, 12, score=0.6) for text, x0, x1 in places]
+
+    assert [word.text for word in spaced_words.join(row)] == [text for text, _, _ in places]

@@ -24,6 +24,7 @@ MAX_BROKEN_GAP = 0.2  # of the type size, within a broken word: words are rarely
 MAX_WORD_GAP = 1.0  # of the type size: wider gaps are those between columns
 BROKEN_RATIO = 1.8  # of the row's median gap between words to the gap within a broken word
 MIN_SPACE_RATIO = 1.2  # of the row's narrowest space to that gap: otherwise the gap may be a space, too
+MIN_SCORE = 0.85  # of OCR: slanted letters of handwriting leave little space between words
 MAX_FRAGMENT = 3  # letters of at least one of two fragments
 MAX_SIGN_GAP = 0.2  # of the type size: a space has 0.25 and more
 CJ_GAP = 0.5  # of the type size: Chinese and Japanese letters closer than this have no space between them
@@ -42,9 +43,9 @@ def join(row: Sequence[StyledWord]) -> list[StyledWord]:
     gaps = [other.box.x0 - one.box.x1 for one, other in pairwise(words)]
     if min(gaps) < -max(word.size or word.box.height for word in words):
         return words  # a row from right to left
-    joins = (
-        _find_spaced(words, gaps) | _find_broken(words, gaps) | _find_chinese(words, gaps) | _find_signs(words, gaps)
-    )
+    joins = _find_spaced(words, gaps) | _find_chinese(words, gaps) | _find_signs(words, gaps)
+    if min(word.score for word in words) >= MIN_SCORE:
+        joins |= _find_broken(words, gaps)
     joined = [words[0]]
     for index, word in enumerate(words[1:]):
         if index in joins:
