@@ -60,10 +60,10 @@ def split_lines(array: Array, quads: Sequence[Corners]) -> list[Corners]:
     frame = _Frame.of(array, quads)
     quads = [_trim(frame.grey, quad, frame.straighten(quad)) for quad in quads]
     boxes = [frame.straighten(quad) for quad in quads]
-    inner = [gap for number, box in enumerate(boxes) for gap in _find_inner_gaps(frame.grey, box, number)]
+    inner = {gap for number, box in enumerate(boxes) for gap in _find_inner_gaps(frame.grey, box, number)}
     gutters = _find_chains([*inner, *_find_gaps_between(boxes, MIN_WIDTH / 2)], boxes, MIN_WIDTH)
     cuts: dict[int, list[Gap]] = {}
-    for gap in {gap for chain in gutters for gap in chain if gap in set(inner)}:
+    for gap in inner.intersection(gap for chain in gutters for gap in chain):
         cuts.setdefault(gap.line, []).append(gap)
     pieces: list[Corners] = []
     for number, (quad, box) in enumerate(zip(quads, boxes, strict=True)):
@@ -170,7 +170,7 @@ class _Link:
 
 def _find_chains(gaps: Sequence[Gap], boxes: Sequence[Rect], min_width: float) -> list[list[Gap]]:
     """The gutters as runs of gaps, each from top to bottom, the longest first; no gap belongs to two."""
-    ordered, lines = sorted(gaps, key=lambda gap: gap.box.centre[1]), _Lines.of(boxes)
+    ordered, lines = sorted(gaps, key=lambda gap: (gap.box.centre[1], gap.box.x0, gap.line)), _Lines.of(boxes)
     links: list[_Link] = []
     for number, gap in enumerate(ordered):
         best = _Link(1, gap.box.x0, gap.box.x1, None)

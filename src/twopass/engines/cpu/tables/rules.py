@@ -251,7 +251,14 @@ def drop_letters(rules: Sequence[Rect], words: Sequence[StyledWord]) -> list[Rec
 
     A stroke within a word that continues a rule outside all words is a rule: double borders end at each cell.
     """
-    within = [any(_is_letter(rule, word.box) for word in words) for rule in rules]
+    boxes = sorted((word.box for word in words), key=lambda box: box.y0)
+    tops, tallest = [box.y0 for box in boxes], max((box.height for box in boxes), default=0.0)
+
+    def find_beside(rule: Rect) -> list[Rect]:  # a dense scan has thousands of words and strokes
+        y = rule.centre[1]
+        return boxes[bisect_left(tops, y - tallest) : bisect_right(tops, y)]
+
+    within = [any(_is_letter(rule, box) for box in find_beside(rule)) for rule in rules]
     sure = {_to_line(rule) for rule, is_within in zip(rules, within, strict=True) if not is_within}
     return [rule for rule, is_within in zip(rules, within, strict=True) if not is_within or _to_line(rule) in sure]
 
