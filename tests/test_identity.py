@@ -35,8 +35,6 @@ OTHERS: Mapping[str, Any] = {
     "torch_compile": "off",
     "engine_cache_key": "0123456789abcdef",
     "max_tiles": 4,
-    "torch_compile": "off",
-    "engine_cache_key": "0123456789abcdef",
     "structure": "fallback",
     "detector_device": "cuda",
     "load_format": "dummy",
