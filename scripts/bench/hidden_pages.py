@@ -165,7 +165,7 @@ def _switch_off_by_expression(line: Line) -> None:
 
 
 def _write_over_words(line: Line) -> None:
-    Line(line.page, "Members asked that the report should show it", line.font).write()
+    _write_other(line)
     line.write(render_mode=3)
 
 
@@ -179,6 +179,59 @@ def _write_white_on_rule(line: Line) -> None:
     line.write(color=(1, 1, 1))
     foot = line.start.y - 0.02 * line.size
     line.page.draw_line((line.box.x0, foot), (line.box.x1, foot), width=0.5)
+
+
+def _retype(line: Line) -> None:
+    """The line is painted over, and another one is written in its place."""
+    _cover(line, color=None, fill=(1, 1, 1))
+    _write_other(line)
+
+
+def _write_other(line: Line) -> None:
+    Line(line.page, "Members asked that the report should show it", line.font).write()
+
+
+def _write_white_below_words(line: Line) -> None:
+    line.write(color=(1, 1, 1))
+    _write_other(line)
+
+
+def _write_white_below_grid(line: Line) -> None:
+    line.write(color=(1, 1, 1))
+    _draw_grid(line)
+
+
+def _draw_grid(line: Line) -> None:
+    box = line.around
+    for n in range(60):
+        x = box.x0 + n / 59 * box.width
+        line.page.draw_line((x, box.y0), (x, box.y1), width=0.3)
+
+
+def _fade_group(line: Line) -> None:
+    """The line in a group of objects that is transparent as a whole; its own opacity is 1."""
+    pdf = line.page.parent
+    with pymupdf.open() as other:
+        page = other.new_page(width=line.page.rect.width, height=line.page.rect.height)
+        Line(page, line.text, line.font).write()
+        xref = line.page.show_pdf_page(line.page.rect, other, 0)
+    pdf.xref_set_key(xref, "Group", "<</S/Transparency>>")
+    state = pdf.get_new_xref()
+    pdf.update_object(state, "<</ca 0.01/CA 0.01>>")
+    resources = int(pdf.xref_get_key(line.page.xref, "Resources")[1].split()[0])
+    pdf.xref_set_key(resources, "ExtGState", f"<</Faded {state} 0 R>>")
+    (content,) = (n for n in line.page.get_contents() if b" Do" in pdf.xref_stream(n))
+    pdf.update_stream(content, b"q /Faded gs " + pdf.xref_stream(content) + b" Q")
+
+
+def _flatten(line: Line) -> None:
+    line.append(f"1 0 0 0.03 0 {0.38 * line.page.rect.height} cm {line.operators}")
+
+
+def _switch_off_one_of_two(line: Line) -> None:
+    pdf = line.page.parent
+    layers = [pdf.add_ocg("Draft", on=False), pdf.add_ocg("Visible", on=True)]
+    line.write(oc=pdf.set_ocmd(ocgs=layers, policy="AllOn"))
 
 
 WAYS: Mapping[str, Draw] = MappingProxyType(
@@ -202,6 +255,12 @@ WAYS: Mapping[str, Draw] = MappingProxyType(
         "invisible mode over words": _write_over_words,
         "invisible mode over a picture": _write_over_picture,
         "white below a rule": _write_white_on_rule,
+        "painted over and written again": _retype,
+        "white below words": _write_white_below_words,
+        "white below a grid": _write_white_below_grid,
+        "group with opacity 0.01": _fade_group,
+        "flat": _flatten,
+        "one of two layers off": _switch_off_one_of_two,
     }
 )
 
@@ -278,6 +337,37 @@ def _write_in_drawn_letters(line: Line) -> None:
     line.write(render_mode=3)
 
 
+def _cast_shadow(line: Line) -> None:
+    shadow = Line(line.page, line.text, line.font)
+    shadow.start += (0.09 * line.size, 0.09 * line.size)
+    shadow.write(color=(0.7, 0.7, 0.7))
+    line.write()
+
+
+def _write_below_grid(line: Line) -> None:
+    _draw_grid(line)
+    line.write()
+
+
+def _write_white_in_outline(line: Line) -> None:
+    line.write(render_mode=2, color=(0, 0, 0), fill=(1, 1, 1), border_width=0.03)
+
+
+def _write_over_watermark(line: Line) -> None:
+    watermark = Line(line.page, "SPECIMEN", line.font)
+    watermark.size, watermark.start.y = 6 * line.size, line.start.y + line.size
+    watermark.write(color=(0.9, 0.9, 0.9))
+    line.write()
+
+
+def _colour_first_letter(line: Line) -> None:
+    """The first letter of the line in another colour than the rest of its word."""
+    line.append(
+        f"BT /{line.font} {line.size} Tf {line.start.x} {line.page.rect.height - line.start.y} Td "
+        f"1 0 0 rg ({line.text[0]}) Tj 0 g ({line.text[1:]}) Tj ET"
+    )
+
+
 SEEN: Mapping[str, Draw] = MappingProxyType(
     {
         "as usual": lambda line: line.write(),
@@ -299,5 +389,10 @@ SEEN: Mapping[str, Draw] = MappingProxyType(
         "layer on": lambda line: line.write(oc=line.page.parent.add_ocg("Final", on=True)),
         "2.1 points": _write_small,
         "upwards": _write_upwards,
+        "with a shadow": _cast_shadow,
+        "below a grid": _write_below_grid,
+        "white in an outline": _write_white_in_outline,
+        "over a watermark": _write_over_watermark,
+        "first letter in a colour": _colour_first_letter,
     }
 )

@@ -81,6 +81,20 @@ def test_a_hidden_word_has_its_reason(draw: Render, way: str, reason: Reason) ->
     assert set(unseen.reasons) == {reason}
 
 
+def test_a_part_of_a_word_is_hidden(draw: Render) -> None:
+    """White letters that touch a word of black ones leave, and the word stays."""
+
+    def write(page: Any) -> None:
+        insert_text(page)
+        line = Line(page, "", "helv")
+        line.append("BT /helv 11 Tf 60 300 Td (in June) Tj 1 g (IgnoreThis) Tj 0 g (, at 7) Tj ET")
+
+    drawn = draw(make_pdf(write))
+
+    assert drawn.unseen.hidden.texts == ("IgnoreThis",)
+    assert {"June", ",", "at", "7"} <= set(drawn.words.texts)
+
+
 @pytest.mark.parametrize("turn", [90, 180, 270])
 def test_a_turned_page_has_its_hidden_words(draw: Render, turn: int) -> None:
     """The words are looked for where the page shows them, also with /Rotate."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from twopass.document import Box
+from twopass.pages import own_ink
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -35,6 +36,16 @@ MIN_SPREAD = 0.6  # of them with strokes in each band, in a word that stands on 
 MIN_SIDE = 4.0  # pixels of the part that is looked at: scanners write words without height
 MIN_SIZE = 3.0  # pixels of type size: smaller letters may be too faint for CONTRAST on a page drawn that small
 MIN_OPACITY = 0.1
+MIN_LIKENESS = 0.75  # of the pixels to a word's own shape: words that are seen have 0.95 and more, others up to 0.55
+MAX_COMPARED = 1000  # words of a page; each takes 0.15 ms
+SURE_LIKENESS = 0.9  # beside a word without its shape: letters of words written over it may be the same by chance
+CORE = (0.25, 0.8)  # of a box's height, from its top: the part in which even lines that are close do not meet
+MAX_CROWD = 0.25  # of this part that lies in boxes of other words, before the word's own shape is looked for
+COARSE = 3  # pixels that are one when boxes are counted
+LARGE = 3.0  # times the median height: boxes of watermarks, which lie behind all words of a page
+LIGHT = 0xC0  # in red, green and blue: a colour of letters that may be that of the paper
+CHANNELS = (16, 8, 0)  # shifts of red, green and blue in a colour
+FLAT, SQUEEZED = 0.7, 0.25  # of the smallest size: height of a word, and width of its letters on average
 OVER_WORDS = 0.4  # of an invisible word's box that lies on another word: it has no ink of its own
 MIN_NOISE = 3  # letters of a word on a scan: OCR reads shorter ones in specks
 SCAN_SHARE = 0.8  # of the page's area in images: words drawn below them are those of a scan
@@ -45,7 +56,8 @@ _FILLED_OR_STROKED, _CLIP = 16 | 32, 64  # bits of MuPDF's flags of characters
 _TEXT = ("fill_text", "stroke_text")  # functions of MuPDF's devices
 _ALL_BUT_TEXT = (
     "fill_path", "stroke_path", "fill_shade", "fill_image", "fill_image_mask", "clip_path", "clip_stroke_path",
-    "clip_text", "clip_stroke_text", "clip_image_mask", "pop_clip", "begin_mask", "end_mask",
+    "clip_text", "clip_stroke_text", "clip_image_mask", "pop_clip", "begin_mask", "end_mask", "begin_group",
+    "end_group", "begin_tile", "end_tile",
 )  # fmt: skip
 _COVERS = frozenset({"fill-path", "fill-shade", "fill-image", "fill-imgmask"})  # entries of PyMuPDF's log of boxes
 
@@ -92,6 +104,11 @@ class Style(NamedTuple):
     font: str = ""
 
     @property
+    def look(self) -> tuple[int, int, int, bool]:
+        """What decides whether a letter can be seen, besides where it stands."""
+        return self.colour, self.opacity, self.flags & (_FILLED_OR_STROKED | _CLIP), self.size < TINY[-1][0]
+
+    @property
     def is_drawn(self) -> bool:
         return bool(self.flags & (_FILLED_OR_STROKED | _CLIP)) and self.opacity >= 255 * MIN_OPACITY
 
@@ -115,26 +132,73 @@ class Drawing:
         return self.is_turned or self.image_share >= SCAN_SHARE
 
 
-def find_styles(blocks: Sequence[Any], words: Sequence[Any]) -> list[Style]:
-    """The style of each word, that of its first character.
+class Piece(NamedTuple):
+    """A word, or a part of one, whose letters all look alike: its box in points, and the number of its word."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    text: str
+    block: int
+    line: int
+    style: Style
+    word: int
+
+
+def split_words(blocks: Sequence[Any], words: Sequence[Any]) -> list[Piece]:
+    """Split words where the look of their letters changes, because a part of a word may be hidden.
 
     `blocks` are those of MuPDF's dictionary, `words` are MuPDF's, with the numbers of their block and line.
     """
-    styles: list[Style] = []
-    key, characters = (-1, -1), iter(tuple[Style, ...]())
-    for _, _, _, _, text, block, line, *_ in words:
+    pieces: list[Piece] = []
+    key, letters = (-1, -1), iter(tuple[_Letter, ...]())
+    for number, (x0, y0, x1, y1, text, block, line, *_) in enumerate(words):
         if (block, line) != key:
-            key, characters = (block, line), _iterate_styles(blocks[block]["lines"][line])
-        own = [style for style, _ in zip(characters, text, strict=False)]
-        styles.append(own[0] if own else styles[-1])
-    return styles
+            key, letters = (block, line), _iterate_letters(blocks[block]["lines"][line])
+        own = [letter for _, letter in zip(text, letters, strict=False)]  # in this order: zip takes from the first
+        if len({letter.style.look for letter in own}) > 1:
+            pieces += _split_word(Piece(x0, y0, x1, y1, text, block, line, own[0].style, number), own)
+        else:
+            style = own[0].style if own else pieces[-1].style
+            pieces.append(Piece(x0, y0, x1, y1, text, block, line, style, number))
+    return pieces
 
 
-def _iterate_styles(line: Any) -> Iterator[Style]:
-    """Yield the style of each character of a line that is part of a word."""
+def _split_word(word: Piece, letters: Sequence[_Letter]) -> Iterator[Piece]:
+    """Yield the parts of a word whose letters look alike; the spans of letters end where their look changes."""
+    for _, group in groupby(zip(letters, word.text, strict=False), key=lambda pair: pair[0].style.look):
+        own = list(group)
+        x0, y0, x1, y1 = zip(*(letter.box for letter, _ in own), strict=True)
+        box = max(word.x0, min(x0)), max(word.y0, min(y0)), min(word.x1, max(x1)), min(word.y1, max(y1))
+        yield Piece(*box, "".join(character for _, character in own), *word[5:7], own[0][0].style, word.word)
+
+
+def join_seen(pieces: Sequence[Piece], is_seen: Marks) -> list[Piece]:
+    """The words that are seen, whole if all of their pieces are."""
+    joined: list[Piece] = []
+    for _, group in groupby(zip(pieces, is_seen.tolist(), strict=True), key=lambda pair: pair[0].word):
+        own = list(group)
+        if len(own) == 1 or not all(seen for _, seen in own):
+            joined += [piece for piece, seen in own if seen]
+            continue
+        x0, y0, x1, y1, texts, *_ = zip(*(piece for piece, _ in own), strict=True)
+        whole = {"x0": min(x0), "y0": min(y0), "x1": max(x1), "y1": max(y1), "text": "".join(texts)}
+        joined.append(own[0][0]._replace(**whole))
+    return joined
+
+
+class _Letter(NamedTuple):
+    style: Style
+    box: tuple[float, float, float, float]  # of its span
+
+
+def _iterate_letters(line: Any) -> Iterator[_Letter]:
+    """Yield the letters of a line that are part of a word."""
     for span in line["spans"]:
         style = Style(span["size"], span["color"], span["alpha"], span["char_flags"], span["font"])
-        yield from (style for c in span["text"] if not (c <= " " or c == "\u00a0" or "\u202a" <= c <= "\u202e"))
+        letter = _Letter(style, span["bbox"])
+        yield from (letter for c in span["text"] if not (c <= " " or c == "\u00a0" or "\u202a" <= c <= "\u202e"))
 
 
 def look(page: Any, drawing: Drawing, layer: TextLayer, styles: Sequence[Style]) -> tuple[Marks, Unseen]:
@@ -179,7 +243,19 @@ class _Eyes:
         limit = max(min(points, share * side) for points, share in TINY)
         sizes = np.array([style.size for style in styles])
         self._is_tiny = self._is_drawn & (sizes < limit)
+        self._is_tiny |= self._is_drawn & self._find_narrow(layer, limit * drawing.zoom)
         self._is_large = sizes * drawing.zoom >= MIN_SIZE
+        colours = np.array([style.colour for style in styles])
+        self._is_light = np.min([colours >> shift & 255 for shift in CHANNELS], axis=0) >= LIGHT
+        self._texts = layer.texts
+
+    def _find_narrow(self, layer: TextLayer, limit: float) -> Marks:
+        """Words that are squeezed or flat, whatever the size of their letters."""
+        height, width = self._drawing.array.shape[:2]
+        sides = (layer.corners[:, 2:] - layer.corners[:, :2]) * (width, height)
+        lengths = np.array([len(text) for text in layer.texts])
+        is_squeezed = sides.max(1) < SQUEEZED * limit * lengths
+        return np.asarray(is_squeezed | ((lengths >= MIN_NOISE) & (sides.min(1) < FLAT * limit)))
 
     def judge(self) -> tuple[Marks, Marks]:
         """Which words are hidden, and which are not drawn by their font."""
@@ -187,6 +263,7 @@ class _Eyes:
         is_bare = self._count(edges) <= MAX_SPECKS
         hidden = (is_bare & (self._is_large | ~self._is_drawn)) | self._is_tiny
         hidden |= ~hidden & self._look_again(edges, hidden)
+        hidden |= self._lack_shape(~hidden & self._is_drawn & self._has_letters & self._is_large)
         undrawn = self._find_undrawn(hidden & ~self._is_tiny & self._is_drawn)
         hidden &= self._has_letters & ~undrawn
         return hidden & ~self._is_tiny_everywhere(hidden), undrawn & self._has_letters
@@ -232,6 +309,46 @@ class _Eyes:
             return on_other_ink
         changes = self._count(_find_changes(self._drawing))
         return np.asarray(on_other_ink | (doubtful & (changes <= np.maximum(MAX_SPECKS, MAX_CHANGE * self._areas))))
+
+    def _lack_shape(self, seen: Marks) -> Marks:
+        """Of these words, those without their own shape where they lie on others, or may have the paper's colour."""
+        lacking = np.zeros_like(seen)
+        heights = self._boxes[:, 3] - self._boxes[:, 1]
+        usual = seen & ~self._is_clip & (heights <= LARGE * np.median(heights))
+        doubtful = np.flatnonzero(usual & (self._is_light | (self._measure_crowd(usual) > MAX_CROWD)))[:MAX_COMPARED]
+        if self._drawing.is_scan or not len(doubtful):
+            return lacking
+        drawing, texts = self._drawing, [self._texts[index] for index in doubtful]
+        found = own_ink.measure(drawing.display_list, drawing.zoom, drawing.array, texts, list(self._boxes[doubtful]))
+        is_unlike = np.array(found) < MIN_LIKENESS
+        is_beside = np.append(is_unlike[1:], False) | np.append(False, is_unlike[:-1])
+        lacking[doubtful] = is_unlike | (is_beside & (np.array(found) < SURE_LIKENESS))
+        for index in np.flatnonzero(lacking).tolist():
+            lacking[index] = not self._has_copy(index, seen & ~lacking)
+        return lacking
+
+    def _has_copy(self, index: int, seen: Marks) -> bool:
+        """Whether the same word is seen in nearly the same place: this one is its shadow, or makes it bold."""
+        x0, y0, x1, y1 = self._boxes[index]
+        meets = (
+            (self._boxes[:, 0] < x1) & (self._boxes[:, 2] > x0) & (self._boxes[:, 1] < y1) & (self._boxes[:, 3] > y0)
+        )
+        return any(self._texts[other] == self._texts[index] for other in np.flatnonzero(meets & seen))
+
+    def _measure_crowd(self, usual: Marks) -> npt.NDArray[np.float64]:
+        """The share of each box's core that lies in the cores of the other boxes that are counted."""
+        x0, y0, x1, y1 = self._boxes.T
+        height = y1 - y0
+        cores = np.array((x0, y0 + CORE[0] * height, x1, y0 + CORE[1] * height)) / COARSE
+        sides = np.ceil(np.array(self._drawing.array.shape[:2]) / COARSE).astype(int)
+        left, top, right, bottom = cores[:, usual].round().clip(0, sides[[1, 0, 1, 0], None]).astype(int)
+        counts = np.zeros(sides + 1, np.int32)
+        for y, x, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
+            np.add.at(counts, (y, x), sign)
+        counts = counts.cumsum(0).cumsum(1)  # of the boxes in which each place lies
+        crowded = np.pad((counts[:-1, :-1] > 1).astype(np.int32), ((1, 0), (1, 0))).cumsum(0).cumsum(1)
+        areas = np.maximum((cores[2] - cores[0]) * (cores[3] - cores[1]), 1.0)
+        return np.asarray(_sum_boxes(crowded, cores[0], cores[2], cores[1], cores[3]) / areas)
 
     def _share_with(self, others: Marks) -> npt.NDArray[np.float64]:
         """The share of each box that lies in boxes of the others, which hardly overlap each other."""
@@ -343,7 +460,7 @@ def _is_covered(log: Sequence[Any], page: Any, box: npt.NDArray[np.float64]) -> 
     width, height = page.rect.width, page.rect.height
     own = pymupdf.Rect(*(box * (width, height, width, height))) * page.derotation_matrix
     texts = (n for n, (kind, part) in enumerate(log) if "text" in kind and pymupdf.Rect(part).intersects(own))
-    last = max(texts, default=-1)
+    first = next(texts, -1)  # not the last, which may have been written on the cover
     return any(
-        abs(pymupdf.Rect(part) & own) >= OVER_WORDS * abs(own) for kind, part in log[last + 1 :] if kind in _COVERS
+        abs(pymupdf.Rect(part) & own) >= OVER_WORDS * abs(own) for kind, part in log[first + 1 :] if kind in _COVERS
     )

@@ -1,15 +1,28 @@
-"""Layers of a PDF that are switched off: expressions that MuPDF does not evaluate, and the words in such layers.
+"""Layers of a PDF that are switched off: what depends on several of them, and the words in such layers.
 
-MuPDF hides what a list of layers hides, but draws what an expression of them (/VE) hides.
+MuPDF hides what a layer hides, but draws what an expression of layers (/VE) hides, and is wrong about lists of layers
+of which all must be on (/AllOn) or one off (/AnyOff).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 _MAX_OBJECTS = 20_000  # of a file with layers, that are searched for expressions: 0.2 s
 _MAX_DEPTH = 20  # of an expression, and of the dictionaries around it
+
+_Policy = Callable[[Iterable[bool]], bool]
+# What a list of layers asks of them, from whether each is on; any may be on without a policy.
+_POLICIES: Mapping[str, _Policy] = MappingProxyType(
+    {
+        "AllOn": all,
+        "AnyOn": any,
+        "AllOff": lambda states: not any(states),
+        "AnyOff": lambda states: not all(states),
+    }
+)
 
 
 def has_layers(pdf: Any) -> bool:
@@ -22,27 +35,38 @@ def reveal_all(pdf: Any) -> None:
 
 
 def apply_expressions(pdf: Any) -> None:
-    """Replace each expression of layers by a list of layers that is visible when the expression is."""
+    """Replace each expression and list of layers by one layer whose content is visible when theirs is."""
     if not has_layers(pdf):
         return
     import pymupdf
 
     mupdf = pymupdf.mupdf
-    states = {xref: bool(layer["on"]) for xref, layer in pdf.get_ocgs().items()}
+    document = pymupdf._as_pdf_document(pdf)
+    states = _read_states(mupdf, document)
     for xref in range(1, min(pdf.xref_length(), _MAX_OBJECTS)):
-        if "/VE" not in pdf.xref_object(xref, compressed=True):
+        content = pdf.xref_object(xref, compressed=True)
+        if "/VE" not in content and "/OCMD" not in content:
             continue
-        found = mupdf.pdf_load_object(pymupdf._as_pdf_document(pdf), xref)
+        found = mupdf.pdf_load_object(document, xref)
         for membership in _find_memberships(mupdf, found):
             _replace_expression(mupdf, membership, states)
 
 
+def _read_states(mupdf: Any, document: Any) -> dict[int, bool]:
+    """Whether each layer is on when the file is viewed, by the number of its object."""
+    root = mupdf.pdf_dict_gets(mupdf.pdf_trailer(document), "Root")
+    layers = mupdf.pdf_dict_gets(mupdf.pdf_dict_gets(root, "OCProperties"), "OCGs")
+    found = [mupdf.pdf_array_get(layers, n) for n in range(mupdf.pdf_array_len(layers))]
+    stack = mupdf.PdfResourceStack()
+    return {mupdf.pdf_to_num(one): not mupdf.pdf_is_ocg_hidden(document, stack, "View", one) for one in found}
+
+
 def _find_memberships(mupdf: Any, found: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield the dictionaries with an expression in an object, but not in those that it refers to."""
+    """Yield the dictionaries with an expression or a list of layers in an object, not in those that it refers to."""
     if depth > _MAX_DEPTH or (depth and mupdf.pdf_is_indirect(found)):
         return
     if mupdf.pdf_is_dict(found):
-        if mupdf.pdf_is_array(mupdf.pdf_dict_gets(found, "VE")):
+        if any(mupdf.pdf_dict_gets(found, key).m_internal for key in ("VE", "OCGs")):
             yield found
         for n in range(mupdf.pdf_dict_len(found)):
             yield from _find_memberships(mupdf, mupdf.pdf_dict_get_val(found, n), depth + 1)
@@ -53,17 +77,32 @@ def _find_memberships(mupdf: Any, found: Any, depth: int = 0) -> Iterator[Any]:
 
 def _replace_expression(mupdf: Any, membership: Any, states: Mapping[int, bool]) -> None:
     expression = mupdf.pdf_dict_gets(membership, "VE")
-    layers = dict(_list_layers(mupdf, expression))
+    if mupdf.pdf_is_array(expression):
+        layers = dict(_list_layers(mupdf, expression))
+        is_visible = _evaluate(mupdf, expression, states)
+    elif mupdf.pdf_to_name(mupdf.pdf_dict_gets(membership, "Type")) == "OCMD":
+        layers = dict(_list_members(mupdf, mupdf.pdf_dict_gets(membership, "OCGs")))
+        policy = _POLICIES.get(mupdf.pdf_to_name(mupdf.pdf_dict_gets(membership, "P")), any)
+        is_visible = policy(states.get(layer, True) for layer in layers)
+    else:
+        return  # the catalogue's list of all layers
     if not layers:
         return
-    is_visible = _evaluate(mupdf, expression, states)
     layer = next(iter(layers))
     is_on = states.get(layer, True)
     own = mupdf.pdf_new_array(mupdf.pdf_get_bound_document(membership), 1)
     mupdf.pdf_array_push(own, layers[layer])
     mupdf.pdf_dict_puts(membership, "OCGs", own)
-    mupdf.pdf_dict_puts(membership, "P", mupdf.pdf_new_name("AllOn" if is_visible == is_on else "AllOff"))
+    mupdf.pdf_dict_puts(membership, "P", mupdf.pdf_new_name("AnyOn" if is_visible == is_on else "AllOff"))
     mupdf.pdf_dict_dels(membership, "VE")  # MuPDF draws everything that has one
+
+
+def _list_members(mupdf: Any, listed: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the layers of a list, which may be one layer, by the numbers of their objects."""
+    count = mupdf.pdf_array_len(listed)
+    for member in [mupdf.pdf_array_get(listed, n) for n in range(count)] or [listed]:
+        if number := mupdf.pdf_to_num(member):
+            yield number, member
 
 
 def _list_layers(mupdf: Any, expression: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:

@@ -285,16 +285,19 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     height, width = _write_pixels(array, request.buffer, request.max_bytes)
     faults, words = damage.find_faults(page), text.extractWORDS()
     drawing = Drawing(array, display_list, request.zoom, image_share, is_turned)
-    layer = _to_layer(page, words)
+    pieces = hidden_words.split_words(blocks, words)
+    layer = _to_layer(page, pieces)
     ink = measure_ink(array)
     is_damaged = ink < BLANK_INK and any(fault.is_loss for fault in faults)  # words that stood on a lost scan are kept
-    styles = [] if is_damaged else hidden_words.find_styles(blocks, words)
-    is_seen, unseen = hidden_words.look(page, drawing, layer, styles)
+    is_seen, unseen = hidden_words.look(page, drawing, layer, [] if is_damaged else [piece.style for piece in pieces])
     if optional_content.has_layers(page.parent):
-        unseen = unseen.add_hidden(_find_switched_off(page, request.pointer, layer), Reason.LAYER_OFF)
-    is_true = is_seen & ~_find_lying(layer, styles, is_seen, drawing)
-    places = [word[5:7] for word, is_used in zip(words, is_true, strict=True) if is_used]
-    unseen = replace(unseen, lying=layer.pick(is_seen & ~is_true), redactions=_find_redactions(page))
+        found = _find_switched_off(page, request.pointer, _to_layer(page, words))
+        unseen = unseen.add_hidden(found, Reason.LAYER_OFF)
+    seen = hidden_words.join_seen(pieces, is_seen)
+    layer = _to_layer(page, seen)
+    is_true = ~_find_lying(layer, [] if is_damaged else [piece.style for piece in seen], drawing)
+    places = [(piece.block, piece.line) for piece, is_used in zip(seen, is_true, strict=True) if is_used]
+    unseen = replace(unseen, lying=layer.pick(~is_true), redactions=_find_redactions(page))
     layer = layer.pick(is_true)
     return DrawResult(
         width,
@@ -322,19 +325,17 @@ def _find_switched_off(page: Any, pointer: PagePointer, layer: TextLayer) -> Tex
     return TextLayer.of(new)
 
 
-def _find_lying(
-    layer: TextLayer, styles: Sequence[Style], is_seen: npt.NDArray[np.bool_], drawing: Drawing
-) -> npt.NDArray[np.bool_]:
-    """Which words are in fonts that name other characters than they draw.
+def _find_lying(layer: TextLayer, styles: Sequence[Style], drawing: Drawing) -> npt.NDArray[np.bool_]:
+    """Which of the words that are seen are in fonts that name other characters than they draw.
 
-    Words that cannot be seen say nothing about their font, and neither do a scan's invisible words.
+    A scan's invisible words say nothing about their font.
     """
     height, width = drawing.array.shape[:2]
     boxes = [Rect(*box) for box in (layer.corners * (width, height, width, height)).tolist()]
     words = [
         FontWord(text, box, style.font, box.width / (drawing.zoom * style.size))
-        for text, box, style, seen in zip(layer.texts, boxes, styles, is_seen, strict=False)
-        if seen and style.is_drawn and style.size > 0 and box.width >= box.height and not is_symbol_font(style.font)
+        for text, box, style in zip(layer.texts, boxes, styles, strict=False)
+        if style.is_drawn and style.size > 0 and box.width >= box.height and not is_symbol_font(style.font)
     ]
     lying = lying_fonts.examine(words, drawing.array).lying
     return np.array([style.font in lying for style in styles] or [False] * len(layer), bool)

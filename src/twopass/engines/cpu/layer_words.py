@@ -338,16 +338,33 @@ class LayerWords:
         size = np.array([page.width, page.height, page.width, page.height])
         boxes, letters = hidden.corners * size, [Counter(direction.replace_forms(text)) for text in hidden.texts]
 
-        def is_hidden(word: StyledWord) -> bool:
+        def trim(word: StyledWord) -> StyledWord | None:
             apart = (boxes - word.box) / size
             is_inside = (apart[:, :2] <= _SAME_PLACE).all(1) & (apart[:, 2:] >= -_SAME_PLACE).all(1)
             is_around = (apart[:, :2] >= -_SAME_PLACE).all(1) & (apart[:, 2:] <= _SAME_PLACE).all(1)
             own = Counter(word.text)  # right-to-left text is split in another way, and in another order
-            return bool((is_inside & is_around).any()) or any(
-                own <= letters[index] or letters[index] <= own for index in np.flatnonzero(is_inside | is_around)
-            )
+            if (is_inside & is_around).any() or any(own <= letters[index] for index in np.flatnonzero(is_inside)):
+                return None
+            parts = [index for index in np.flatnonzero(is_around) if letters[index] <= own]
+            return _cut_parts(word, [(hidden.texts[index], Rect(*boxes[index].tolist())) for index in parts])
 
-        return replace(self, words=tuple(word for word in self.words if not is_hidden(word)))
+        return replace(self, words=tuple(trimmed for word in self.words if (trimmed := trim(word))))
+
+
+def _cut_parts(word: StyledWord, parts: Sequence[tuple[str, Rect]]) -> StyledWord | None:
+    """The word without its hidden parts; None if nothing is left of it, or the parts are not found."""
+    text, box = word.text, word.box
+    for part, place in parts:
+        if part not in text:
+            return None
+        text = text.replace(part, "", 1)
+        if place.centre[0] < box.centre[0]:
+            box = box._replace(x0=max(box.x0, min(place.x1, box.x1)))
+        else:
+            box = box._replace(x1=min(box.x1, max(place.x0, box.x0)))
+    if not parts:
+        return word
+    return replace(word, text=text, box=box, runs=()) if text else None
 
 
 def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
