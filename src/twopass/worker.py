@@ -62,8 +62,9 @@ _ENGINE_PRELOADS: Mapping[str, tuple[str, ...]] = {
 }
 _FETCHING = ("twopass.steps.fetch", "twopass.steps.render", "PIL.ImageOps")
 _READING = (
-    "twopass.steps.pass1", "twopass.steps.enrich", "yake", "twopass.steps.document_folder", "PIL.Image:preinit",
-    "twopass.steps.pass2", "PIL.WebPImagePlugin",
+    "twopass.steps.pass1", "twopass.steps.missed_text", "numpy.ma", "twopass.pages.ocr:load_recogniser",
+    "twopass.steps.enrich", "yake", "twopass.steps.document_folder", "PIL.Image:preinit", "twopass.steps.pass2",
+    "twopass.steps.picture_text", "PIL.WebPImagePlugin",
 )  # fmt: skip
 
 

@@ -444,7 +444,7 @@ def _recognise(cut: Sequence[Array]) -> list[Recognition]:
     """
     if not cut:
         return []
-    _load_rapid_ocr()._load_rec_model()  # once, before threads ask for it
+    load_recogniser()  # once, before threads ask for it
     order = sorted(range(len(cut)), key=lambda number: -cut[number].shape[1] / cut[number].shape[0])
     with ThreadPoolExecutor(min(_threads.get(), len(cut))) as executor:
         alone = executor.map(lambda number: _recognise_together([cut[number]])[0], order)
@@ -478,6 +478,11 @@ def _list_letters(words: Any, width: int) -> Iterator[Letter]:
 def _swap_channels(strip: Array) -> Array:
     """RGB to BGR, which RapidOCR wants, or the other way round."""
     return np.ascontiguousarray(strip[:, :, ::-1])
+
+
+def load_recogniser() -> None:
+    """Load the model that recognises lines: half a second, which the first page need not wait for."""
+    _load_rapid_ocr()._load_rec_model()
 
 
 def vote_upside_down(strips: Sequence[Array]) -> float:
