@@ -30,6 +30,7 @@ PAYLOADS = (
     "[^1]: javascript:alert(1)",
     "*[x]: y",
     "x {: onclick=alert(1)}",
+    "x {y {: onclick=alert(1)}",
     "`x`{: onclick=alert(1)}",
     "</p></div></td></table><script>alert(1)</script>",
     "<!-- page: 9 -->",

@@ -33,7 +33,6 @@ _BACKTICKS = re.compile(r"`+")
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[0-9a-zA-Z]{1,31});")
 # The beginning of a number that is none: behind it, the HTML parser of Python-Markdown confuses what it has read.
 CUT_ENTITY = re.compile(r"&(?=#(?!(?:[0-9]+|[xX][0-9a-fA-F]+);))")
-_ATTRIBUTES = re.compile(r"\{[^{}]*\}\s*$")  # Python-Markdown's attribute lists, which end a block
 _LINE_START = re.compile(
     r"#|>|[-+*:](?=\s|$)"  # headings, quotes, lists, definitions
     r"|([-*_])(?=(?:\s*\1){2,}\s*$)|`(?=``+[^`]*$)|~(?=~~)"  # rules, fenced code
@@ -249,10 +248,9 @@ def _find_notes(text: str) -> Iterator[int]:
 
 
 def _find_attributes(text: str) -> Iterator[int]:
-    """Yield the brace before attributes, which would become those of the block."""
-    start = text.rfind("{")
-    if start >= 0 and _ATTRIBUTES.match(text, start):
-        yield start
+    """Yield the braces before attributes, which would become those of the block; they may have braces in them."""
+    if text.rstrip().endswith("}"):
+        yield from (found.start() for found in re.finditer(r"\{", text))
 
 
 def _find_entities(text: str) -> Iterator[int]:
