@@ -93,7 +93,8 @@ def _is_from_layer(elements: Sequence[Element]) -> bool:
     characters: Counter[ConfidenceMethod | None] = Counter()
     for element in elements:
         characters[element.confidence.method if element.confidence else None] += len(element.text)
-    return 2 * characters[ConfidenceMethod.TEXT_LAYER] > characters.total()
+    from_layer = characters[ConfidenceMethod.TEXT_LAYER] + characters[ConfidenceMethod.CHECKED_LAYER]
+    return 2 * from_layer > characters.total()
 
 
 def _read_image(file: Path, number: int) -> str:

@@ -28,6 +28,7 @@ from PIL import Image, ImageDraw
 from rapidfuzz.distance import Indel, LCSseq
 
 from scripts.bench.drawn_scans import Scan, draw_all
+from scripts.bench.options import create_parser
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import scripts, tesseract
@@ -72,7 +73,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = create_parser("scripts.bench scans", __doc__)
     parser.add_argument("--only", help="scans whose kind and language have this text")
     parser.add_argument("--ours", action="store_true", help="without Tesseract")
     parser.add_argument("--pictures", type=Path, help="a folder for the pages with boxes in reading order")

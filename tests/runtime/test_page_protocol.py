@@ -31,22 +31,15 @@ from twopass.pages.source_files import PageSize
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import page_protocol
 from twopass.runtime.page_pool import PagePool, cpu_time_callback
-from twopass.steps import document_folder, enrich, fetch, pass1, pass2, render
+from twopass.steps import document_folder, enrich, fetch, missed_text, pass1, pass2, picture_text, render
 
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    *(
-        hidden_words.find_blank,
-        fetch.inspect,
-        render.draw_pdf,
-        render.draw_bare_pdf,
-        render.draw_image,
-        render.read_text_only,
-    ),
-    *(render.draw_preview, document_folder.encode_png, document_folder.encode_thumbnail),
+    *(hidden_words.find_blank, fetch.inspect, render.draw_pdf, render.draw_bare_pdf, render.draw_image),
+    *(render.read_text_only, render.draw_preview, document_folder.encode_png, document_folder.encode_thumbnail),
     *(read_page, read_page_simply, load_layout_model, detect, build_body),
     *(images.write_views, images.write_patches),
-    *(pass1.parse, picture_page.find_picture, pass2.apply_replies, enrich.page),
-    *(canary_images.draw_page, canary_images.draw_text, canary_images.draw_repeated_line),
+    *(pass1.parse, missed_text.find, picture_text.read_pixels, picture_page.find_picture, pass2.apply_replies),
+    *(enrich.page, canary_images.draw_page, canary_images.draw_text, canary_images.draw_repeated_line),
 )
 
 

@@ -37,7 +37,10 @@ def add_picture_page(pdf: Any, number: int) -> None:
 async def test_a_page_worker_does_not_leak_memory(
     tmp_path: Path, buffers: PixelBufferPool, add_page: Callable[[Any, int], None], pages: int
 ) -> None:
-    """After twelve pages a worker uses at most 4 MiB more than after six, for many documents and for a long one."""
+    """After twelve pages a worker uses at most 4 MiB more than after six, for many documents and for a long one.
+
+    What it holds for a moment is no leak: the least of the last three pages counts.
+    """
     room, memory = 1200 * 1700 * 3, []
     page_pool = PagePool(1, buffers, timeout_s=120)
     await page_pool.open()
@@ -58,4 +61,4 @@ async def test_a_page_worker_does_not_leak_memory(
             path.unlink()
     await page_pool.close()
 
-    assert memory[-1] - memory[5] < 4 << 20
+    assert min(memory[-3:]) - memory[5] < 4 << 20

@@ -211,12 +211,19 @@ def test_a_full_page_image_is_detected_at_any_rotation(rotation: int, unit: str)
 
 
 def test_invisible_words_are_read(tmp_path: Path) -> None:
-    """The text layer under a scan, in a font whose glyphs have no height, which MuPDF's display list leaves out."""
+    """The text layer over a scan, in a font whose glyphs have no height, which MuPDF's display list leaves out."""
+    scan = pymupdf.open()
+    scan.new_page().insert_text((0, 12), "word")
+    picture = scan[0].get_pixmap(clip=(0, 0, 26, 15), dpi=144)
     letters = [f"/{chr(letter)}" for letter in range(97, 123)]
     written = [f"BT 3 Tr /helv 12 Tf 1 0 0 1 {40 + 60 * n} 700 Tm (word) Tj ET" for n in range(5)]
     with pymupdf.open() as document:
         page = document.new_page()
         page.insert_text((40, 60), "seen", fontname="cour")
+        for n in range(5):
+            page.insert_image(
+                (40 + 60 * n, page.rect.height - 712, 66 + 60 * n, page.rect.height - 697), pixmap=picture
+            )
         document.update_object(empty := document.get_new_xref(), "<<>>")
         document.update_stream(empty, b"500 0 0 0 0 0 d1")
         font = (
