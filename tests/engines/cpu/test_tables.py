@@ -34,7 +34,7 @@ from twopass.engines.cpu import layer_words
 from twopass.engines.cpu.content import Grid, Region, Shade, StyledWord
 from twopass.engines.cpu.page import read_page_simply
 from twopass.engines.cpu.tables.cells import build_cells
-from twopass.engines.cpu.tables.headers import RowFacts, count_header_rows
+from twopass.engines.cpu.tables.headers import RowFacts, Text, count_header_rows, find_spans
 from twopass.engines.cpu.tables.phrases import group_phrases
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import drop_letters, find_rules, split_words
@@ -305,6 +305,41 @@ def test_a_shaded_row_is_not_one_cell() -> None:
     assert [c.col_span for c in beside if c.text == "Moos"] == [2]
 
 
+def test_a_shaded_header_ends_where_its_shade_ends() -> None:
+    """The first rule across the table may stand below the first row, which is no wrapped header."""
+    texts = [("Item", 0, 95), ("Price", 50, 95)]
+    texts += [(text, x, 115.0 + 20 * row) for row in range(4) for text, x in (("Rope", 0), ("Tar", 50))]
+    shades = tuple(Shade(Rect(x, 92, x + 40, 108), 0x2B4A6F) for x in (0, 40))
+    rules = tuple(Rect(0, 129.5 + 20 * row, 80, 129.5 + 20 * row) for row in range(4))
+
+    _, _, cells, _ = build_cells(Rect(0, 92, 80, 190), Grid((109.0,), (40.0,), rules, shades), set_words(*texts))
+
+    assert [(cell.text, cell.header) for cell in cells][:4] == [
+        ("Item", True), ("Price", True), ("Rope", False), ("Tar", False)
+    ]  # fmt: skip
+
+
+def test_a_unit_behind_numbers_is_no_column() -> None:
+    """Amounts that end above each other, with the same sign behind each of them, are one column."""
+    words = []
+    for row, (number, x) in enumerate((("2", 25), ("1,410", 5), ("86", 20), ("7", 25))):
+        words += [StyledWord(Rect(x, 20 * row, 30, 20 * row + 10), number, row, 10)]
+        words += [StyledWord(Rect(33, 20 * row, 40, 20 * row + 10), "€", row, 10)]
+
+    assert [len(line) for line in group_phrases(words)] == [1, 1, 1, 1]
+
+
+def test_headers_in_the_middle_of_columns_of_numbers_span_these() -> None:
+    """Numbers stand at the right of wide columns, so that a header is not in the middle of their texts."""
+    texts = [Text(0, 2, Rect(277, 0, 323, 10)), Text(0, 4, Rect(451, 0, 469, 10))]
+    texts += [Text(1, col, Rect(195.0 + 80 * col, 15, 215.0 + 80 * col, 25)) for col in range(1, 5)]
+    texts += [Text(2, 0, Rect(64, 30, 205, 40)), *(t._replace(level=2) for t in texts[2:])]
+
+    spans = find_spans(texts, 5, 2)
+
+    assert [spans.get(text) for text in texts[:2]] == [(1, 2), (3, 4)]
+
+
 def describe_row(texts: str, is_bold: bool = False, has_spanning: bool = False, depth: int = 1) -> RowFacts:
     return RowFacts(tuple(texts.split()), is_bold, None, False, depth, has_spanning)
 
@@ -315,6 +350,13 @@ def test_rows_below_a_spanning_header_are_headers() -> None:
 
     assert count_header_rows([*rows, *[describe_row("Moos 12 7")] * 4]) == 2
     assert count_header_rows([rows[1], *[describe_row("Moos 12 7")] * 4]) == 1
+
+
+def test_a_bold_label_below_the_header_is_none() -> None:
+    """A bold text alone in its row names the rows below it."""
+    header, label = describe_row("Article Price", is_bold=True), RowFacts(("Taps", "", ""), True, None, False, 1, False)
+
+    assert count_header_rows([header, label, *[describe_row("Moos 12")] * 4]) == 1
 
 
 def test_a_first_row_of_numbers_is_no_header() -> None:

@@ -138,7 +138,6 @@ def _stands_on_line(words: Sequence[StyledWord], lines: TableLines, row: int) ->
 # ---- all cells ----
 
 MIN_RULE_COVERAGE = 0.5  # of the edge between two cells, for a rule that separates them
-MIN_SHADE_SHARE = 0.5  # of a row's area, for its color
 MAX_DOUBT = 0.04  # of phrases and columns; all right tables that were measured have less
 
 
@@ -340,7 +339,7 @@ def _describe_row(
     return headers.RowFacts(
         tuple(cell.text for cell in own),
         bool(words) and all(word.bold for word in words),
-        _find_color(bounds, shades),
+        grid_lines.find_color(bounds, shades),
         rule is not None and rule.measure_cover(left, right) >= headers.FULL_RULE * (right - left),
         max((cell.row_span for cell in own), default=1),
         any(_is_split_below(cell, cells) for cell in own),
@@ -351,12 +350,3 @@ def _is_split_below(cell: GridCell, cells: Sequence[GridCell]) -> bool:
     """Whether a cell with text spans columns that the row below it divides."""
     row, cols = cell.row + cell.row_span, range(cell.col, cell.col + cell.col_span)
     return bool(cell.text) and sum(other.row == row and other.col in cols for other in cells) > 1
-
-
-def _find_color(bounds: Rect, shades: Sequence[Shade]) -> int | None:
-    """The color behind most of a row, None for none; the same box may be drawn twice."""
-    areas: dict[int, float] = {}
-    for shade in dict.fromkeys(shades):
-        areas[shade.color] = areas.get(shade.color, 0.0) + shade.box.overlap(bounds)
-    color = max(areas, key=lambda c: areas[c], default=None)
-    return color if color is not None and areas[color] >= MIN_SHADE_SHARE * bounds.area else None

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 
 from twopass.document import Rect
-from twopass.engines.cpu.content import Grid, StyledWord
+from twopass.engines.cpu.content import Grid, Shade, StyledWord
 from twopass.engines.cpu.tables import headers
 from twopass.engines.cpu.tables.phrases import CUT, Phrase, choose_columns, find_phrases, find_slot
 from twopass.engines.cpu.tables.rules import MAX_BORDER_WIDTH, RuleLine, arrange, list_sides
@@ -23,6 +23,7 @@ MIN_RULED_HEIGHT, MIN_RULED_WIDTH = 0.4, 0.25  # of the table's height and width
 MIN_SEPARATED = 0.6  # of neighbouring phrases: if rules stand between fewer, the columns are not ruled
 MIN_NUMBERS = 2  # columns with numbers on two lines that are therefore two rows
 ROW_REACH = 5.0  # points: half the height of a line of text, which a row line may cut
+MIN_SHADE_SHARE = 0.5  # of a row's area, for its color
 MANY_MORE = 1.6  # times as many rows or columns as rules make: the rules separate groups of them
 
 
@@ -68,13 +69,14 @@ def find_lines(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> TableLines
     rows = choose_row_lines([*grid.rows, *sorted(set(added))], positions, phrases, xs.positions)
     free = [box.y0, *rows, box.y1]
     ys = _combine(fixed, free, [word.box.centre[1] for word in words])
-    return TableLines(_join_header_lines(ys, xs, words), xs, closed)
+    return TableLines(_join_header_lines(ys, xs, words, grid.shades), xs, closed)
 
 
-def _join_header_lines(ys: AxisLines, xs: AxisLines, words: Sequence[StyledWord]) -> AxisLines:
+def _join_header_lines(ys: AxisLines, xs: AxisLines, words: Sequence[StyledWord], shades: Sequence[Shade]) -> AxisLines:
     """Drop the lines between rules of the header: its texts are wrapped there, unless one stands over several others.
 
     The header ends at the first rule across the table. If it has rules of its own, these are below all such texts.
+    Rows with different backgrounds are different rows.
     """
     bottom = find_header_rule(ys, xs)
     phrases = find_phrases(words, xs.positions, xs.drawn)
@@ -91,9 +93,24 @@ def _join_header_lines(ys: AxisLines, xs: AxisLines, words: Sequence[StyledWord]
         ]
         return any(count > 1 for count in counts) or len(numbers[0] & numbers[1]) >= MIN_NUMBERS
 
-    dropped = {row + 1 for row in range(bottom - 1) if ys.rules[row + 1] is None and not is_divided(row)}
+    left, right = xs.positions[0], xs.positions[-1]
+    colors = [find_color(Rect(left, top, right, end), shades) for top, end in pairwise(ys.positions[: bottom + 1])]
+    dropped = {
+        row + 1
+        for row in range(bottom - 1)
+        if ys.rules[row + 1] is None and colors[row] == colors[row + 1] and not is_divided(row)
+    }
     kept = [index for index in range(len(ys.positions)) if index not in dropped]
     return AxisLines(tuple(ys.positions[index] for index in kept), tuple(ys.rules[index] for index in kept))
+
+
+def find_color(bounds: Rect, shades: Sequence[Shade]) -> int | None:
+    """The color behind most of a row, None for none; the same box may be drawn twice."""
+    areas: dict[int, float] = {}
+    for shade in dict.fromkeys(shades):
+        areas[shade.color] = areas.get(shade.color, 0.0) + shade.box.overlap(bounds)
+    color = max(areas, key=lambda c: areas[c], default=None)
+    return color if color is not None and areas[color] >= MIN_SHADE_SHARE * bounds.area else None
 
 
 def find_header_rule(ys: AxisLines, xs: AxisLines) -> int:

@@ -72,10 +72,16 @@ def _count_shaded(rows: Sequence[RowFacts]) -> int:
 
 
 def _count_bold(rows: Sequence[RowFacts]) -> int:
-    """Count the first rows that are bold, if most of the others are not."""
+    """Count the first rows that are bold, if most of the others are not; labels of the rows below them are none."""
     count = _count_while([row.is_bold for row in rows])
+    while count > 1 and _is_label(rows[count - 1]) and rows[count - 2].texts[0]:
+        count -= 1
     others = [row.is_bold for row in rows[count:]]
     return count if sum(others) < max(len(others), 1) / 2 else 0
+
+
+def _is_label(row: RowFacts) -> bool:
+    return bool(row.texts[0]) and not any(row.texts[1:])
 
 
 def _count_ruled(rows: Sequence[RowFacts], most: int) -> int:
@@ -98,6 +104,7 @@ MIN_OFF_CENTRE = 6.0  # points between a header over several columns and the mid
 OVERHANG = 6.0  # points by which a header may be wider than its columns
 
 Span = tuple[int, int]  # the first and the last column
+_Extent = tuple[float, float]  # where the texts of a column begin and end
 
 
 class Text(NamedTuple):
@@ -165,7 +172,25 @@ def _share_columns(
     ):
         return {}
     starts = sorted(group.start for group in under) + [cols]
-    extents = {col: _measure_extent([t for t in texts if t.level > own[0].level], col) for col in range(1, cols)}
+    lower = [text for text in texts if text.level > own[0].level]
+    extents = {col: _measure_extent(lower, col) for col in range(cols)}
+    return _divide_columns(own, starts, extents) or _divide_columns(own, starts, _fill_gaps(extents))
+
+
+def _fill_gaps(extents: Mapping[int, _Extent | None]) -> dict[int, _Extent | None]:
+    """The extents of columns from the end of the ones before them: numbers stand at the right of theirs."""
+    filled = dict(extents)
+    for col, extent in extents.items():
+        before = extents.get(col - 1)
+        if extent and before:
+            filled[col] = min(before[1], extent[0]), extent[1]
+    return filled
+
+
+def _divide_columns(
+    own: Sequence[Text], starts: Sequence[int], extents: Mapping[int, _Extent | None]
+) -> dict[Text, Span]:
+    """The columns of each text where the texts divide all columns among them; empty if they do not."""
     best: dict[int, tuple[float, tuple[Span, ...]]] = {1: (0.0, ())}
     for text in own:
         reached: dict[int, tuple[float, tuple[Span, ...]]] = {}
@@ -175,11 +200,11 @@ def _share_columns(
                 if offset is not None and (stop not in reached or cost + offset < reached[stop][0]):
                     reached[stop] = cost + offset, (*before, (first, stop - 1))
         best = reached
-    _, found = best.get(cols, (0.0, ()))
+    _, found = best.get(starts[-1], (0.0, ()))
     return {text: span for text, span in zip(own, found, strict=False) if span[1] > span[0]}
 
 
-def _measure_offset(text: Text, first: tuple[float, float] | None, last: tuple[float, float] | None) -> float | None:
+def _measure_offset(text: Text, first: _Extent | None, last: _Extent | None) -> float | None:
     """How far a text is from the middle of its columns, as a share of their width; None if it is too far."""
     if first is None or last is None:
         return None
@@ -211,7 +236,7 @@ def list_columns(text: Text, spans: Mapping[Text, Span]) -> range:
     return range(first, last + 1)
 
 
-def _measure_extent(below: Sequence[Text], col: int) -> tuple[float, float] | None:
+def _measure_extent(below: Sequence[Text], col: int) -> _Extent | None:
     boxes = [text.box for text in below if text.col == col]
     return (min(box.x0 for box in boxes), max(box.x1 for box in boxes)) if boxes else None
 

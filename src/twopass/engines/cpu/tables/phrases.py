@@ -20,6 +20,7 @@ LINE_GAP = 0.35  # of the type size, for words that MuPDF or OCR found in two li
 THOUSANDS_GAP = 0.3  # of the type size: a thin space has 0.2, a word space of most fonts 0.25 to 0.28
 NUMBER_GAP = 0.4  # of the type size, for two numbers of one phrase; the widest word space of common fonts is 0.35
 SIGN_GAP = 6.0  # of the type size: a currency or percent sign belongs to its number across this much space
+MAX_UNIT = 3  # characters of a unit behind numbers, such as € or EUR
 MIN_GAP = 1.0  # points of white space between two columns
 MIN_SUPPORT = 2  # phrases on both sides of a gap for each that crosses it
 MIN_ALIGNED = 3  # numbers that end above each other, within a point, for the edge of a column
@@ -115,17 +116,20 @@ def _list_aligned_sides(one: Rect, other: Rect) -> Iterator[str]:
 def _find_aligned_edges(lines: Sequence[Sequence[StyledWord]]) -> set[_Edge]:
     """The gaps between numbers that are aligned at their right and words that are aligned at their left.
 
-    Spreadsheets leave no more space between two columns than between two words.
+    Spreadsheets leave no more space between two columns than between two words. One unit behind all numbers, such as
+    a currency, is no column of its own.
     """
-    starts: dict[_Edge, list[float]] = {}
+    starts: dict[_Edge, list[tuple[float, str]]] = {}
     for one, other in (pair for line in lines for pair in pairwise(line)):
         if _NUMBER.fullmatch(one.text) and not (_is_one_number(one, other) or _MARK_AFTER.fullmatch(other.text)):
-            starts.setdefault(_to_edge(one, other), []).append(one.box.x0)
+            starts.setdefault(_to_edge(one, other), []).append((one.box.x0, other.text))
 
     def is_aligned(edge: _Edge) -> bool:
         near = ((edge[0] + left, edge[1] + right) for left, right in product((-1, 0, 1), repeat=2))
-        places = [x for other in near for x in starts.get(other, ())]
-        return len(places) >= MIN_ALIGNED and max(places) - min(places) > MIN_RAGGED
+        found = [place for other in near for place in starts.get(other, ())]
+        places, texts = [x for x, _ in found], {text for _, text in found}
+        is_unit = len(texts) == 1 and len(min(texts)) <= MAX_UNIT
+        return len(places) >= MIN_ALIGNED and max(places) - min(places) > MIN_RAGGED and not is_unit
 
     return set(filter(is_aligned, starts))
 

@@ -147,7 +147,8 @@ def _settle_region(region: Region) -> list[Region]:
     if len(pages) >= max(MIN_ENTRIES, len(rows) / 2) and _is_growing(pages):
         return [Region("list-item", enclose([word.box for word in row]), tuple(row)) for row in rows]
     lines = grid_lines.find_lines(region.box, region.grid, region.words)
-    if lines.xs.slots == 1 and not any(lines.ys.rules[1:-1]):  # a box around text
+    is_box = lines.xs.slots == 1 and not any(lines.ys.rules[1:-1])
+    if is_box or (lines.ys.slots == 1 and not (region.grid.rules or region.grid.shades)):  # around text, or one line
         return [Region("text", region.box, region.words)]
     return list(_set_apart(region, lines))
 
