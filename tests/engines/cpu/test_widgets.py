@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,45 @@ def test_labels_above_their_fields_go_before_the_values() -> None:
     form.fill("Little Hask", 20, 84)
 
     assert form.split() == ["First name Hedda", "Last name Brooks", "Town Little Hask"]
+
+
+def test_lines_of_a_value_stay_together() -> None:
+    """A field of several lines is read as one line with its label."""
+    form = Form()
+    form.say("Remarks", 20, 20)
+    form.fill("Please call before noon.", 120, 20, width=200)
+    field = form.fields[-1]
+    form.fields[-1] = replace(field, box=field.box._replace(y1=60))
+    form.say("The dog is friendly.", 120, 36)
+
+    assert form.split() == ["Remarks Please call before noon. The dog is friendly."]
+
+
+def test_a_paragraph_of_a_form_is_one_text() -> None:
+    """Lines of running text between fields stay together; short labels above each other do not."""
+    form = Form()
+    form.say("I know that false answers in this form can end", 20, 20)
+    form.say("my supply", 20, 34)
+    for row, (label, value) in enumerate((("Town", "Ulm"), ("Street", "Am Wall 3"))):
+        form.say(label, 20, 60 + 20 * row)
+        form.fill(value, 120, 60 + 20 * row)
+    form.say("Name", 20, 110)
+    form.say("Date", 20, 124)
+
+    paragraph = "I know that false answers in this form can end my supply"
+    assert form.split() == [paragraph, "Town Ulm", "Street Am Wall 3", "Name", "Date"]
+
+
+def test_larger_bold_lines_of_a_form_are_headings() -> None:
+    """The title of a form and those of its sections stay headings; bold labels are none."""
+    form = Form()
+    for text, size, y in (("Bank", 13, 20), ("IBAN", 10, 50), ("Remarks", 10, 80)):
+        form.say(text, 20, y)
+        form.words[-1] = replace(form.words[-1], bold=True, size=size)
+    form.fill("DE02 1203", 120, 50)
+    region = Region("table", Rect(0, 0, 400, 100), tuple(form.words), Grid((), ()))
+
+    assert [part.label for part in widgets.split_forms([region], form.fields)] == ["section-header", "text", "text"]
 
 
 def test_boxes_in_a_row_have_their_own_labels() -> None:

@@ -29,6 +29,8 @@ MAX_LABEL_WORDS = 8  # of a form's line, as a median: fields in lines with more 
 VALUE_SIZE, VALUE_LEADING = 10.0, 1.2  # points; of the size: of values without an appearance
 LETTER_WIDTH = 0.5  # of the type size, of such values
 BORDER = 1.0  # points by which what is drawn for a field may leave its box
+FLUSH = 2.0  # points between the left edges of two lines of a paragraph
+HEADING_SIZE = 1.08  # times the median type size of a form
 MAX_ABOVE = 2.0  # of the line's height, from a field up to a label above it
 _BOXES = (FieldType.CHECKBOX, FieldType.RADIO)
 _SHOWN = (FieldType.TEXT, FieldType.CHOICE, *_BOXES)
@@ -210,8 +212,15 @@ def _split_form(region: Region, fields: Sequence[PlacedField]) -> Iterator[Regio
                 lines[label] += part
             else:
                 lines.append(part)
+    size = statistics.median(word.size for word in region.words)
     for line in lines:
-        yield Region("text", _enclose(line), tuple(line))
+        yield Region("section-header" if _is_heading(line, size, fields) else "text", _enclose(line), tuple(line))
+
+
+def _is_heading(line: Sequence[StyledWord], size: float, fields: Sequence[PlacedField]) -> bool:
+    """Whether a line is the heading of a form's section: bold, larger than the labels, and without a field."""
+    is_larger = min(word.size for word in line) >= HEADING_SIZE * size
+    return is_larger and all(word.bold and not _is_of_field(word, fields) for word in line)
 
 
 def _split_row(row: Sequence[StyledWord], fields: Sequence[PlacedField]) -> Iterator[_Row]:
@@ -239,19 +248,27 @@ def _has_label_behind(field: PlacedField, following: Sequence[StyledWord]) -> bo
 
 
 def _continues(line: Sequence[StyledWord], part: Sequence[StyledWord], fields: Sequence[PlacedField]) -> bool:
-    """Whether a part without a field is a further line of the label behind a box."""
-    is_label = line[0].text in (CHECKED, UNCHECKED) and not any(_is_of_field(word, fields) for word in part)
+    """Whether a part without a field is a further line of the label behind a box, or of a paragraph."""
     below, last = _enclose(part), line[-1].box
     is_next = 0 < below.centre[1] - last.centre[1] <= MAX_ABOVE * last.height
-    return is_label and is_next and below.x0 >= line[0].box.x1
+    if not is_next or any(_is_of_field(word, fields) for word in part):
+        return False
+    if line[0].text in (CHECKED, UNCHECKED):
+        return below.x0 >= line[0].box.x1
+    row = [word for word in line if word.box.centre[1] > last.y0]
+    is_flush = abs(below.x0 - _enclose(row).x0) <= FLUSH
+    return is_flush and len(row) > MAX_LABEL_WORDS and not any(_is_of_field(word, fields) for word in line)
 
 
 def _find_above(lines: Sequence[_Row], part: Sequence[StyledWord], fields: Sequence[PlacedField]) -> int | None:
-    """The index of the label above a value that has none before it."""
+    """The index of the label above a value that has none before it, or of the line that a value goes on from."""
     if not _is_of_field(part[0], fields) or part[0].text in (CHECKED, UNCHECKED):
         return None
     field = _find_field(part[0], fields)
     box = field.box if field else part[0].box
+    begun = (n for n, line in enumerate(lines) if field and _find_field(line[-1], fields) is field)
+    if (first := next(begun, None)) is not None:
+        return first
     for index in reversed(range(len(lines))):
         above = _enclose(lines[index])
         if any(_is_of_field(word, fields) for word in lines[index]):
