@@ -314,6 +314,26 @@ def test_bands_with_other_columns_are_read_one_after_the_other() -> None:
     assert reading_order.order_boxes([*upper, *lower]) == list(range(5))
 
 
+def test_a_heading_below_columns_leads_what_follows_it() -> None:
+    """A heading near the table below it is read with that; one above text of its column stays in the column."""
+    prose, box, heading = Rect(94, 314, 380, 359), Rect(393, 311, 461, 383), Rect(78, 401, 176, 414)
+    below, column = Rect(79, 430, 495, 517), Rect(78, 420, 380, 517)
+
+    assert reading_order.order_boxes([prose, box, heading, below]) == [0, 1, 2, 3]
+    assert reading_order.order_boxes([prose, box, heading, column]) == [0, 2, 3, 1]
+
+
+def test_a_header_below_the_title_follows_it() -> None:
+    """The layout model takes a line of authors for a header; the running header stands above the title."""
+    labels = ("page-header", "page-header", "section-header", "page-header")
+    boxes = (Rect(430, 29, 560, 38), Rect(250, 68, 360, 75), Rect(145, 51, 467, 66), Rect(50, 28.5, 150, 38))
+    regions = [Region(label, box) for label, box in zip(labels, boxes, strict=True)]
+
+    ordered = reading_order.sort_regions(regions, Rect(0, 0, 612, 792))
+
+    assert [regions.index(region) for region in ordered] == [3, 0, 2, 1]
+
+
 def test_deeply_nested_boxes_are_ordered() -> None:
     """Each box of a spiral separates the rest, some hundred times."""
     rects, x, y, end = [], 0.0, 0.0, 1e6

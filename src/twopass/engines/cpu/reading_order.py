@@ -129,13 +129,24 @@ def _split_title(rects: Sequence[Rect], part: Sequence[int]) -> list[list[int]]:
 
 
 def _split_box_bands(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
-    bands: list[list[int]] = []
+    groups: list[list[list[int]]] = []
     for band in _split(rects, part, 1, 0.0):
-        if bands and _form_columns(rects, bands[-1], band, line_height):
-            bands[-1].extend(band)
-        else:
-            bands.append(list(band))
-    return bands
+        if groups and _form_columns(rects, [i for own in groups[-1] for i in own], band, line_height):
+            groups[-1].append(band)
+            continue
+        heading = [groups[-1].pop()] if groups and _leads(rects, groups[-1], band) else []
+        groups += [*([heading] if heading else []), [band]]
+    return [[i for band in group for i in band] for group in groups]
+
+
+def _leads(rects: Sequence[Rect], group: Sequence[Sequence[int]], following: Sequence[int]) -> bool:
+    """Whether the last band of columns is a heading of what follows them: it is nearer to that than to its column."""
+    if len(group) < 2 or len(group[-1]) > 1:
+        return False
+    last = rects[group[-1][0]]
+    above = [rects[i].y1 for band in group[:-1] for i in band if rects[i].overlap_x(last) > 0]
+    below = [rects[i].y0 for i in following if rects[i].overlap_x(last) > 0]
+    return bool(above and below) and last.y0 - max(above) > min(below) - last.y1
 
 
 def _split_card_rows(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
@@ -561,6 +572,7 @@ def _make_region(label: str, part: Sequence[_Fragment]) -> Region:
 
 # ---- regions ----
 
+_HEADINGS = frozenset({"title", "section-header"})
 ORPHAN = "orphan"  # label of text that the layout model missed
 FULL_PAGE_SHARE = 0.6  # of the page: a larger picture with running text is a scan of the page
 MIN_RUNNING_WORDS = 30  # in such a picture; a photo has fewer words
@@ -634,6 +646,12 @@ def _split_at_gaps(rects: Sequence[Rect], block: Sequence[int]) -> Iterator[list
         yield part
 
 
+def _is_header(region: Region, regions: Sequence[Region], page: Rect) -> bool:
+    """Whether a header stands at the top of the page, and not below the title: authors are labelled so."""
+    titles = (other.box for other in regions if other.label in _HEADINGS and other.box.y1 <= region.box.centre[1])
+    return _is_furniture(region, page) and not any(title.overlap_x(region.box) > 0 for title in titles)
+
+
 def _is_furniture(region: Region, page: Rect) -> bool:
     """Whether a header stands at the top of the page or a footer at its bottom; elsewhere they are body text."""
     if region.label == "page-header":
@@ -643,13 +661,12 @@ def _is_furniture(region: Region, page: Rect) -> bool:
 
 def sort_regions(regions: Sequence[Region], page: Rect) -> list[Region]:
     """Sort into reading order: headers, body by columns, footers; an orphan follows the region above it."""
-    headers = [region for region in regions if region.label == "page-header" and _is_furniture(region, page)]
+    headers = [region for region in regions if region.label == "page-header" and _is_header(region, regions, page)]
     footers = [region for region in regions if region.label == "page-footer" and _is_furniture(region, page)]
     orphans = [region for region in regions if region.label == ORPHAN]
     body = [region for region in regions if not any(region is other for other in (*headers, *footers, *orphans))]
     ordered = _order_body(body)
-    headers.sort(key=lambda region: (region.box.y0, region.box.x0))
-    footers.sort(key=lambda region: (region.box.y0, region.box.x0))
+    headers, footers = _order_body(headers), _order_body(footers)
     # Without a body, orphans keep their order, which is the reading order already.
     return [*headers, *(_insert_orphans(ordered, orphans) if ordered else orphans), *footers]
 
