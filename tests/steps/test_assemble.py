@@ -162,6 +162,19 @@ def test_numbered_paragraphs_whose_numbers_go_on_are_items() -> None:
     assert elements[3].markdown == "159. **Cid**."
 
 
+def test_clauses_are_items_if_their_numbers_go_on() -> None:
+    """1.1 and 1.2, (a) and (b): all are items or none; 1.1 million is no clause."""
+    texts = ["1.1 Fees are due.", "(a) monthly;", "(b) yearly.", "1.2 Fees rise.", "2.1 “Term” ends.", "3.1 million."]
+    labels = ["list_item", "list_item", *["text"] * 4]
+
+    page = checkpoint(1, *(element(label, t, markdown=t) for label, t in zip(labels, texts, strict=True)))
+
+    elements = build_document(page).elements
+
+    assert [e.kind for e in elements] == [Kind.LIST_ITEM] * 4 + [Kind.TEXT] * 2
+    assert elements[3].markdown == "- 1.2 Fees rise."
+
+
 def test_a_number_without_a_neighbour_begins_a_paragraph() -> None:
     """A single numbered paragraph, or numbers that run backwards, are no list."""
     texts = ["3. Anna.", "1. Ben.", "7) Cid.", "8. Dan."]

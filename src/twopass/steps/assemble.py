@@ -134,6 +134,7 @@ def _to_list_item(element: Element) -> Element:
     if element.kind is Kind.LIST_ITEM:
         return element
     kind, markdown = Kind.LIST_ITEM, _ESCAPED_NUMBER.sub(r"\1\2", element.markdown)
+    markdown = "".join(list_items.parse(markdown)) if markdown else ""
     return element.model_copy(update={"kind": kind, "category": kind.category, "markdown": markdown})
 
 

@@ -41,6 +41,8 @@ def get_number(marker: str) -> int | None:
     return int(marker[:-2]) if marker[:1].isdecimal() else None
 
 
+_CLAUSE = re.compile(r"((?:\d{1,3}\.)+)(\d{1,3})\.?\s+(?=[^a-z\s\d])")  # no small letter: `1.1 million`
+_LETTER = re.compile(r"(\(?)([a-z])\)\s+(?=\S)")
 _MAX_PARAGRAPH = 999  # larger numbers at the beginning of a paragraph are years and amounts
 _MAX_APART = 40  # numbered texts between two neighbours: the items of a list below one of them
 
@@ -57,7 +59,11 @@ def find_sequences(texts: Sequence[str]) -> set[int]:
 
 
 def _get_marker(text: str) -> tuple[int, str] | None:
-    """The number of a text and the sign behind it."""
+    """The number of a text and what its neighbours have in common with it: `.`, `)`, the `1.` of `1.2`, `(a)`."""
+    if clause := _CLAUSE.match(text):
+        return int(clause.group(2)), clause.group(1)
+    if letter := _LETTER.match(text):
+        return ord(letter.group(2)), f"{letter.group(1)}a)"
     marker = parse(text)[0] if _NUMBERED.match(text) else ""
     number = get_number(marker)
     return (number, get_kind(marker)) if number is not None and number <= _MAX_PARAGRAPH else None
