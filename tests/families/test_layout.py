@@ -380,7 +380,7 @@ def test_a_bold_page_has_no_bold_words() -> None:
     assert [element.markdown for element in parse(bold, both).elements] == ["all bold", "*bold* here"]
 
 
-@pytest.mark.parametrize("leader", ["........", " . . . . . .", "…………", "·····", "______"])
+@pytest.mark.parametrize("leader", ["........", " . . . . . .", "…………", "·····", "______", " . . . . . .\u2060"])
 @pytest.mark.parametrize("label", ["text", "list-item", "orphan"])
 def test_contents_are_entries_without_leaders(label: str, leader: str) -> None:
     """Each entry of a list of contents is an item of its own, with its page number; a wrapped title is one entry."""

@@ -32,7 +32,7 @@ _TITLE_SIZE_RATIO = 1.25  # how much larger than every other heading of page 1 t
 _LEVELS = ((1.4, 1), (1.15, 2), (0.98, 3))
 _ENTRY_LABELS = frozenset({"text", "list-item", "orphan", "section-header"})
 _LEADER = re.compile(
-    r"(?<=[^\s.·…‥_])\s*+(?:[.·…‥_]\s?){4,}+\s*+(?=(?:\d{1,4}|[ivxlcdmIVXLCDM]{1,7}|[A-Z]-?\d{1,3})\W*$)"
+    r"(?<=[^\s.·…‥_])\s*+(?:[.·…‥_]\s?){4,}+[\s\u2060\u200b]*+(?=(?:\d{1,4}|[ivxlcdmIVXLCDM]{1,7}|[A-Z]-?\d{1,3})\W*$)"
 )
 _INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
 _SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
