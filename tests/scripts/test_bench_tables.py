@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench.corpus import table_scores
+from scripts.bench.corpus import adapters, table_scores
+from scripts.bench.corpus.readers import Reading
+from scripts.bench.corpus.scores import ReaderRun
 from twopass.document import Cell, Table
 
 TRUTH = """<document><table id="1"><region id="1" page="1">
@@ -52,3 +54,13 @@ def test_cells_outside_the_table_count_as_nothing() -> None:
     empty = Table(rows=2, cols=2, cells=(Cell(row=0, col=0), Cell(row=1, col=1)), html="")
 
     assert not table_scores.find_relations(empty)
+
+
+def test_a_page_that_takes_too_long_is_counted(truth: list[Table]) -> None:
+    """A reader that works on a page without an end is interrupted, and the page has no answer."""
+    with pytest.raises(adapters.OutOfTime), adapters.limit_cpu_time(0.01):
+        while True:
+            pass
+    run = ReaderRun("slow", {"a.pdf": Reading((adapters.NO_ANSWER, "text"), 1.0)})
+
+    assert table_scores.summarise([run], {"a.pdf": truth})[-1] == ["pages without an answer", "1"]

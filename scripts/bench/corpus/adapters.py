@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from typing import Any
 Read = Callable[[str], list[str]]  # path -> markdown of the pages, or one text of all pages
 PAGE_MARK = re.compile(r"<!-- page: \d+ -->\n?")
 PAGE_BREAK = "<!-- page break -->"
+PAGE_LIMIT_S = 20.0  # of processor time, for a reader that takes minutes for some pages
+NO_ANSWER = "<!-- no answer -->"  # in place of such a page
 
 
 @contextlib.contextmanager
@@ -64,11 +67,36 @@ def open_find_tables() -> Iterator[Read]:
     """Write the tables that PyMuPDF's `find_tables` finds, and nothing else."""
     import pymupdf
 
+    def find(page: Any) -> str:
+        with contextlib.suppress(OutOfTime), limit_cpu_time(PAGE_LIMIT_S):
+            return "\n\n".join(table.to_markdown() for table in page.find_tables().tables)
+        return NO_ANSWER
+
     def read(path: str) -> list[str]:
         with pymupdf.open(path) as pdf:
-            return ["\n\n".join(table.to_markdown() for table in page.find_tables().tables) for page in pdf]
+            return [find(page) for page in pdf]
 
     yield read
+
+
+class OutOfTime(BaseException):
+    """The page took too much processor time; not an Exception, which a reader may catch."""
+
+
+@contextlib.contextmanager
+def limit_cpu_time(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime inside, once this process has used so many seconds; only Python code is interrupted."""
+
+    def stop(*_: Any) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @contextlib.contextmanager

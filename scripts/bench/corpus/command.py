@@ -30,6 +30,7 @@ from scripts.bench.options import create_parser
 
 CHECKS = Path(__file__).with_name("checks")
 OF_TABLES = ("twopass", "pymupdf4llm-body", "pymupdf-find-tables")
+TABLES_LIMIT_S = 1800.0  # elapsed seconds for a document: find_tables has a limit for each page
 SCAN_SHARE = 0.8  # of a page's area: a picture that covers more is a scan of the page
 
 
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     with tempfile.TemporaryDirectory() as temporary:
         if options.tables:
-            readers = options.reader or [Reader(name) for name in OF_TABLES]
+            readers = options.reader or [Reader(name, limit_s=TABLES_LIMIT_S) for name in OF_TABLES]
             compare_tables(options.folder, readers, options.output or Path(temporary))
             return
         readers = options.reader or [Reader(name) for name in OWN]

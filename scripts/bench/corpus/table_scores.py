@@ -18,6 +18,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from scripts.bench.corpus import matching
+from scripts.bench.corpus.adapters import NO_ANSWER
 from scripts.bench.corpus.scores import NONE, ReaderRun
 from twopass.acceptance.scores import table_similarity
 from twopass.document import Cell, Table
@@ -105,9 +106,10 @@ def _measure_teds(one: Table, other: Table) -> float:
 
 
 def summarise(runs: Sequence[ReaderRun], truth: Mapping[str, Sequence[Table]]) -> list[list[str]]:
-    """Rows of precision, recall, F1, exact tables and TEDS, with a column for each reader."""
+    """Rows of precision, recall, F1, exact tables, TEDS and unanswered pages, with a column for each reader."""
     columns = [_summarise_run(run, truth) for run in runs]
-    names = ("precision", "recall", "F1", "exact tables", f"TEDS, up to {MAX_TEDS_CELLS} cells")
+    teds = f"TEDS, up to {MAX_TEDS_CELLS} cells"
+    names = ("precision", "recall", "F1", "exact tables", teds, "pages without an answer")
     return [[name, *row] for name, row in zip(names, zip(*columns, strict=True), strict=True)]
 
 
@@ -119,4 +121,7 @@ def _summarise_run(run: ReaderRun, truth: Mapping[str, Sequence[Table]]) -> list
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     exact = f"{sum(r.exact for r in results)} of {sum(r.tables for r in results)}"
     teds = [value for r in results for value in r.teds]
-    return [f"{precision:.3f}", f"{recall:.3f}", f"{f1:.3f}", exact, f"{statistics.fmean(teds):.3f}" if teds else NONE]
+    readings = [run.readings[name] for name in truth]
+    unanswered = sum(max(reading.pages.count(NO_ANSWER), bool(reading.error)) for reading in readings)
+    mean_teds = f"{statistics.fmean(teds):.3f}" if teds else NONE
+    return [f"{precision:.3f}", f"{recall:.3f}", f"{f1:.3f}", exact, mean_teds, str(unanswered)]
