@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.fakes.documents import build_document, checkpoint
 from twopass.document import FURNITURE, Document, Kind
 from twopass.engines.cpu.page import read_page
-from twopass.families.layout import margins
+from twopass.families.layout import elements, margins
 from twopass.families.layout.family import LayoutFamily
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import PageLayout
@@ -175,6 +175,36 @@ def test_a_page_number_is_split_from_the_text_below_it() -> None:
         (Kind.TEXT, "extensions proposed by the council"),
     ]
     assert [e.text for e in answers[1].elements] == ["2 extensions proposed by the council"]
+
+
+@pytest.mark.parametrize(
+    ("even", "odd", "inset"),
+    [("{} THE WATER OF THE VILLAGE", "HISTORY OF LINDACH {}", 0.0), ("[{}] Of Springs", "Of the Village {}", 90.0)],
+)
+def test_a_running_title_is_split_from_the_paragraph_that_it_was_put_into(even: str, odd: str, inset: float) -> None:
+    """Old OCR makes the title with the page's number the first line; over pages, it is furniture."""
+    pages, words = [], " ".join(PARAGRAPH * 5).split()
+    for number in range(1, 7):
+        lines = [" ".join(words[number * 7 + n :][:9]).lower() for n in range(0, 200, 9)]
+        title = (odd if number % 2 else even).format(20 + number)
+        body = region("text", title, *filter(None, lines), at=(60, 30, 540, 300))
+        x0, y0, x1, y1 = body["lines"][0]["box"]
+        body["lines"][0]["box"] = (x0 + inset, y0, x1 - inset, y1)
+        layout = PageLayout(v=2, width=600, height=800, via="hidden_layer", boxes=(body,))
+        pages.append(checkpoint(number, *elements.build_elements(layout, number)))
+
+    kinds = [element.kind for element in build_document(*pages).elements]
+
+    assert kinds == [Kind.PAGE_HEADER, Kind.TEXT] * 6
+
+
+def test_a_sentence_with_a_number_stays_in_its_paragraph() -> None:
+    """A line that begins with a number is a title only in capitals or set in."""
+    body = region("text", "12 members met in", *PARAGRAPH, at=(60, 30, 540, 90))
+
+    layout = PageLayout(v=2, width=600, height=800, via="text_layer", boxes=(body,))
+
+    assert len(margins.analyse(layout)) == 1
 
 
 def test_no_number_is_split_from_a_column_of_numbers() -> None:

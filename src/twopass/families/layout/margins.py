@@ -26,6 +26,7 @@ _MAX_SIZE_RATIO = 1.15  # of the body's type size: larger text is a heading
 _MAX_SIZE = 0.025  # of the page's height: larger text is that of a slide; headers and footers have 0.008 to 0.02
 _MAX_LENGTH, _MAX_IMPRINT_LENGTH = 100, 300  # characters; the longer for copyright lines and names of proceedings
 _MAX_PHRASE_WORDS = 6  # a longer text that ends like a sentence is one
+_MIN_INSET = 0.04  # of the width of a text, on both sides of a title above it
 _MIN_VERTICAL_LINES = 3  # of a page that is set sideways; a note along the edge of a page of pictures has one or two
 _VERTICAL_RATIO = 2.0  # height over width of a line that runs up or down the page
 
@@ -35,6 +36,7 @@ _IMPRINT = re.compile(
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"\s*(?:https?://|www\.)\S+", re.IGNORECASE)
+_PAGE_NUMBER = re.compile(r"\[?\d{1,4}\]?")
 _NOTE_INSIDE = re.compile(r"[.;)]\s+\d{1,2}\s+[^\W\d_]|[^\W\d_]\s=\s")  # `; 1 See …`, or what letters stand for
 
 
@@ -219,16 +221,35 @@ class _Page:
 
 
 def _split_page_numbers(region: LayoutRegion, layout: PageLayout) -> list[LayoutRegion]:
-    """Split a region of text from a page number above or below it."""
+    """Split a region of text from a page number above or below it, or from a title with one above it."""
     lines = region.lines
     if len(lines) < 2 or region.table or region.label in ("picture", "formula", *_LABELS):
         return [region]
     first, last = lines[0], lines[-1]
+    if region.label == "text" and first.box[3] <= BAND * layout.height and _is_running_title(first, lines[1:]):
+        header = region.with_lines(lines[:1]).model_copy(update={"label": "page-header"})
+        return [header, region.with_lines(lines[1:])]
     if first.box[3] <= BAND * layout.height and _is_number_beside(first, lines[1]) and _is_apart(first, lines[1]):
         return [region.with_lines(lines[:1]), *_split_page_numbers(region.with_lines(lines[1:]), layout)]
     if last.box[1] >= (1 - BAND) * layout.height and _is_number_beside(last, lines[-2]) and _is_apart(lines[-2], last):
         return [region.with_lines(lines[:-1]), region.with_lines(lines[-1:])]
     return [region]
+
+
+def _is_running_title(line: LayoutLine, below: Sequence[LayoutLine]) -> bool:
+    """Whether the first line of a text is a title with the page's number, as old OCR puts both into one paragraph.
+
+    It is in capitals, or set in from both sides.
+    """
+    words = line.text.split()
+    is_numbered = len(words) > 1 and any(_PAGE_NUMBER.fullmatch(word) for word in (words[0], words[-1]))
+    has_letters = any(map(str.isalpha, line.text)) and any(map(str.islower, "".join(other.text for other in below)))
+    if not (is_numbered and has_letters) or len(line.text) > _MAX_LENGTH:
+        return False
+    left, right = min(other.box[0] for other in below), max(other.box[2] for other in below)
+    inset = _MIN_INSET * (right - left)
+    is_inset = line.box[0] - left >= inset and right - line.box[2] >= inset
+    return not any(map(str.islower, line.text)) or is_inset
 
 
 def _is_number_beside(line: LayoutLine, other: LayoutLine) -> bool:
