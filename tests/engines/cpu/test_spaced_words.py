@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,19 @@ def test_words_of_handwriting_are_not_joined() -> None:
     row = [StyledWord(Rect(x0, 0, x1, 12), text, 0, 12, score=0.6) for text, x0, x1 in places]
 
     assert [word.text for word in spaced_words.join(row)] == [text for text, _, _ in places]
+
+
+def test_marks_of_their_own_belong_to_the_words_before_them() -> None:
+    """273,418,905 and a raised 1 as two texts, with or without space between them; a smaller word is no mark."""
+    number, name = (
+        StyledWord(Rect(0, 0, 50, 10), "273,418,905", 0, 10),
+        StyledWord(Rect(80, 0, 110, 10), "Borea", 1, 10),
+    )
+    marks = [StyledWord(Rect(52, -1, 56, 5), "1", 2, 6), StyledWord(Rect(110, -1, 113, 5), "b", 3, 6)]
+    line = [StyledWord(Rect(0, 48, 50, 58), "clean", 6, 10), StyledWord(Rect(52, 47, 56, 53), "4", 6, 10)]
+    line[1] = replace(line[1], runs=(StyledRun(0, 1, "^"),))
+    others = [StyledWord(Rect(0, 24, 50, 34), "61,002", 4, 10), StyledWord(Rect(52, 28, 56, 34), "2", 5, 6)]
+
+    joined = spaced_words.join_marks([number, name, *marks, *others, *line])
+
+    assert [word.written for word in joined] == ["273,418,905¹", "Boreaᵇ", "61,002", "2", "clean⁴"]

@@ -21,6 +21,7 @@ from twopass.engines.cpu import (
     picture_text,
     reading_order,
     scanned_page,
+    spaced_words,
     widgets,
 )
 from twopass.engines.cpu.content import PageContent, StyledWord
@@ -138,7 +139,7 @@ def _read_visible_layer(
 
     If that is more than the layer, the page is a scan with some text over it.
     """
-    bounds, array = Rect(*page.rect), pixels.array()
+    bounds, array, words = Rect(*page.rect), pixels.array(), spaced_words.join_marks(words)
     quads = picture_text.find_lines(blocks, words, bounds, array) if use_model or is_scan else []
     scan = _read_lines(page, array, quads, read) if quads else ocr.OcrResult((), unreadable=False)
     scan = replace(scan, lines=picture_text.drop_shapes(scan, is_scan))

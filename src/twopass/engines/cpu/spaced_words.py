@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 import statistics
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 
 from twopass.document import enclose
-from twopass.engines.cpu.content import StyledWord, join_words
+from twopass.engines.cpu.content import StyledRun, StyledWord, join_words
+from twopass.engines.cpu.reading_order import BASELINE
 from twopass.text import prose
 
 MIN_SPACED = 4  # single letters in a row: fewer may be variables, initials or the marks of a scale
@@ -29,6 +31,10 @@ MAX_FRAGMENT = 3  # letters of at least one of two fragments
 MAX_SIGN_GAP = 0.2  # of the type size: a space has 0.25 and more
 CJ_GAP = 0.5  # of the type size: Chinese and Japanese letters closer than this have no space between them
 MIN_STACKED, SAME_CENTRE, STACKED_GAP = 3, 0.3, 1.0  # rows of a letter each; of the type size
+MAX_MARK_SIZE, MARK_GAP = 0.85, 0.4  # of the type size of a word, for a mark above its end and the space before it
+MIN_RISE, MAX_RISE = 0.15, 0.8  # of that size, from its baseline up to that of a mark
+MAX_MARKS = 500  # of a page: more are the ticks of a plot
+_MARK, _NO_HOST = re.compile(r"\d{1,2}(?:,\d{1,2})*|[a-z*†‡§]{1,2}"), "=+−×/<>|([{^_"
 _CLOSING, _OPENING = re.compile(r"(?:[.,;:!?]|[)\]}”’»]+[.,;:!?]?)"), re.compile(r"[(\[{“‘„«]+")
 _INNER = "-\u2010\u2011\u2013.,:;&'\u2019!?/"
 _LEADERS = ". ·…"
@@ -53,6 +59,50 @@ def join(row: Sequence[StyledWord]) -> list[StyledWord]:
         else:
             joined.append(word)
     return joined
+
+
+def join_marks(words: Sequence[StyledWord]) -> tuple[StyledWord, ...]:
+    """The words with the marks that stand above their ends as texts of their own: 273,418,905 with the mark 1."""
+    largest = max((word.size for word in words), default=0.0)
+    small = MAX_MARK_SIZE * largest
+    marks = [n for n, word in enumerate(words) if (word.size < small or _is_raised(word)) and _is_mark(word)]
+    if not marks or len(marks) > MAX_MARKS:
+        return tuple(words)
+    joined: list[StyledWord | None] = list(words)
+    ends = sorted((word.box.x1, n) for n, word in enumerate(words))
+    for n in marks:
+        mark = words[n]
+        start, stop = (bisect_left(ends, (mark.box.x0 + shift,)) for shift in (-MARK_GAP * largest, mark.size))
+        near = [host for _, host in ends[start:stop] if host != n and _is_marked_by(words[host], mark)]
+        host = max(near, key=lambda host: words[host].box.x1, default=None)
+        if host is not None and (base := joined[host]) is not None:
+            joined[host] = join_words(base, replace(mark, runs=(StyledRun(0, len(mark.text), "^"),)))
+            joined[n] = None
+    return tuple(word for word in joined if word is not None)
+
+
+def _is_mark(word: StyledWord) -> bool:
+    return word.upright and word.size > 0 and bool(_MARK.fullmatch(word.text))
+
+
+def _is_raised(word: StyledWord) -> bool:
+    """Whether all of a word is a superscript of its line, whose type size it has."""
+    return any(run.style.endswith("^") and run.end - run.start == len(word.text) for run in word.runs)
+
+
+def _is_marked_by(host: StyledWord, mark: StyledWord) -> bool:
+    """Whether a mark stands behind a word, in smaller type, and its baseline is above that of the word."""
+    is_beside = abs(mark.box.x0 - host.box.x1) <= MARK_GAP * host.size
+    if not is_beside or not host.upright or _is_raised(host) or not host.text[-1:].strip(_NO_HOST):
+        return False
+    if _is_raised(mark):
+        return host.line == mark.line
+    rise = _find_baseline(host) - _find_baseline(mark)
+    return mark.size <= MAX_MARK_SIZE * host.size and MIN_RISE * host.size <= rise <= MAX_RISE * host.size
+
+
+def _find_baseline(word: StyledWord) -> float:
+    return word.box.y0 + BASELINE * word.box.height
 
 
 def join_stacked(rows: Sequence[list[StyledWord]]) -> list[list[StyledWord]]:

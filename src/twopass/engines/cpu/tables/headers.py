@@ -174,7 +174,8 @@ def _share_columns(
     starts = sorted(group.start for group in under) + [cols]
     lower = [text for text in texts if text.level > own[0].level]
     extents = {col: _measure_extent(lower, col) for col in range(cols)}
-    return _divide_columns(own, starts, extents) or _divide_columns(own, starts, _fill_gaps(extents))
+    wide = _divide_columns(own, starts, _fill_gaps(extents))
+    return _divide_columns(own, starts, extents) or (wide if len(wide) == len(own) else {})
 
 
 def _fill_gaps(extents: Mapping[int, _Extent | None]) -> dict[int, _Extent | None]:
