@@ -31,10 +31,11 @@ MAX_FRAGMENT = 3  # letters of at least one of two fragments
 MAX_SIGN_GAP = 0.2  # of the type size: a space has 0.25 and more
 CJ_GAP = 0.5  # of the type size: Chinese and Japanese letters closer than this have no space between them
 MIN_STACKED, SAME_CENTRE, STACKED_GAP = 3, 0.3, 1.0  # rows of a letter each; of the type size
-MAX_MARK_SIZE, MARK_GAP = 0.85, 0.4  # of the type size of a word, for a mark above its end and the space before it
+MIN_MARK_SIZE, MAX_MARK_SIZE = 0.45, 0.85  # of the type size of a word, for a mark above its end
+MARK_GAP = 0.4  # of that size, for the space between them
 MIN_RISE, MAX_RISE = 0.15, 0.8  # of that size, from its baseline up to that of a mark
 MAX_MARKS = 500  # of a page: more are the ticks of a plot
-_MARK, _NO_HOST = re.compile(r"\d{1,2}(?:,\d{1,2})*|[a-z*†‡§]{1,2}"), "=+−×/<>|([{^_"
+_MARK, _NO_HOST = re.compile(r"\d{1,2}(?:,\d{1,2})*|[a-z]|[*†‡§]{1,2}"), "=+−×/<>|([{^_"
 _CLOSING, _OPENING = re.compile(r"(?:[.,;:!?]|[)\]}”’»]+[.,;:!?]?)"), re.compile(r"[(\[{“‘„«]+")
 _INNER = "-\u2010\u2011\u2013.,:;&'\u2019!?/"
 _LEADERS = ". ·…"
@@ -98,7 +99,8 @@ def _is_marked_by(host: StyledWord, mark: StyledWord) -> bool:
     if _is_raised(mark):
         return host.line == mark.line
     rise = _find_baseline(host) - _find_baseline(mark)
-    return mark.size <= MAX_MARK_SIZE * host.size and MIN_RISE * host.size <= rise <= MAX_RISE * host.size
+    is_small = MIN_MARK_SIZE * host.size <= mark.size <= MAX_MARK_SIZE * host.size
+    return is_small and MIN_RISE * host.size <= rise <= MAX_RISE * host.size
 
 
 def _find_baseline(word: StyledWord) -> float:
