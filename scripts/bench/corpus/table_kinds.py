@@ -489,8 +489,8 @@ def draw_page(kind: str, number: int) -> TablePage:
 
 
 def draw_stack(kinds: Sequence[str], number: int) -> TablePage:
-    """A page with tables of several kinds below each other, in the look of this number."""
-    document, page = _begin_page()
+    """A long page with tables of several kinds below each other, in the look of this number."""
+    document, page = _begin_page(2 * A4[1])
     bottom, truth = LOOKS[0].top - 60, dict[str, Table]()
     for kind in kinds:
         truth[kind], bottom = _draw_kind(page, kind, replace(LOOKS[number], top=bottom + 40))
@@ -499,9 +499,9 @@ def draw_stack(kinds: Sequence[str], number: int) -> TablePage:
     return TablePage("-".join(kinds), truth, document)
 
 
-def _begin_page() -> tuple[Any, Any]:
+def _begin_page(height: float = A4[1]) -> tuple[Any, Any]:
     document = pymupdf.open()
-    page = document.new_page(width=A4[0], height=A4[1])
+    page = document.new_page(width=A4[0], height=height)
     page.insert_text((62, 60), "Report of the pilots", fontname="hebo", fontsize=14)
     draw_prose(page, 80)
     return document, page
@@ -524,12 +524,12 @@ def draw_all() -> Iterator[TablePage]:
 def draw_scaled(page: Any, sheet: Sheet, look: Look) -> None:
     """Draw the text, and the rules with a stroke of ten times its width at a tenth of the size."""
     draw(page, replace(sheet, rules="none", under=()), look)
-    xs, ys = place(sheet, look)
+    (xs, ys), height = place(sheet, look), page.rect.height
     rules = [(xs[c], xs[c + 1], ys[row]) for row in (0, sheet.header, len(ys) - 1) for c in range(len(xs) - 1)]
     for row, col in sheet.under:
         cell = next(c for c in sheet.cells if (c.row, c.col) == (row, col))
         rules += [(xs[c], xs[c + 1], ys[row + cell.rows]) for c in range(col, col + cell.cols)]
-    lines = (f"{10 * a:.1f} {10 * (A4[1] - y):.1f} m {10 * b:.1f} {10 * (A4[1] - y):.1f} l S" for a, b, y in rules)
+    lines = (f"{10 * a:.1f} {10 * (height - y):.1f} m {10 * b:.1f} {10 * (height - y):.1f} l S" for a, b, y in rules)
     stream = f" q 0.1 0 0 0.1 0 0 cm 5 w {' '.join(lines)} Q".encode()
     page.clean_contents()
     xref = page.get_contents()[0]
