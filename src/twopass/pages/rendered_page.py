@@ -26,7 +26,8 @@ class PagePointer:
     `number` counts from 1. `turn` is the clockwise rotation (0, 90, 180 or 270 degrees) to apply on top of the
     file's own. `password` opens an encrypted file. `is_scalable` marks a PDF page that renders quickly, has text and
     hardly any images: render it again at a higher resolution instead of enlarging its pixels. `is_pdf` is False for
-    an image file. `hidden` are words of its text layer that cannot be seen.
+    an image file. `hidden` are words of its text layer that cannot be seen. `is_bare` means that the page was drawn
+    without its annotations, at which MuPDF failed or did not return.
     """
 
     file: str
@@ -36,6 +37,7 @@ class PagePointer:
     is_scalable: bool = False
     is_pdf: bool = True
     hidden: TextLayer = field(default=NO_LAYER, repr=False)
+    is_bare: bool = False
 
 
 @dataclass(frozen=True)

@@ -217,8 +217,8 @@ def _build_page(
     if result.ink < BLANK_INK and not result.words:
         page, problems = _end_without_ink(page, result, problems)
     pixels = Pixels(result.width, result.height, buffer)
-    hidden = result.unseen.hidden
-    pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable, hidden=hidden)
+    hidden, is_bare = result.unseen.hidden, ANNOTATIONS in result.omitted
+    pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable, hidden=hidden, is_bare=is_bare)
     ink, draft, unseen = result.ink, result.draft, result.unseen
     return RenderedPage(page, pixels, pointer, result.words, ink, tuple(problems), draft, unseen)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engines.cpu.test_cpu_engine import read
+from tests.engines.cpu.test_cpu_engine import read, render_page
 from twopass.document import Rect
 from twopass.engines.cpu import widgets
 from twopass.engines.cpu.content import Grid, Region, StyledWord
+from twopass.engines.cpu.page import read_page
 from twopass.engines.cpu.widgets import PlacedField
+from twopass.pages.rendered_page import PagePointer
 
 CHECK_BOX, RADIO = pymupdf.PDF_WIDGET_TYPE_CHECKBOX, pymupdf.PDF_WIDGET_TYPE_RADIOBUTTON
 TEXT, COMBO = pymupdf.PDF_WIDGET_TYPE_TEXT, pymupdf.PDF_WIDGET_TYPE_COMBOBOX
@@ -74,6 +77,17 @@ def test_values_of_fields_are_words_once(tmp_path: Path) -> None:
     assert text.count("Alice Miller") == text.count("Upper") == 1
     assert "Lower" not in text
     assert text.index("Name of the owner:") < text.index("Alice Miller") < text.index("Village:") < text.index("Upper")
+
+
+def test_a_page_that_was_drawn_without_its_fields_is_read_without_them(tmp_path: Path) -> None:
+    """What MuPDF did not return from while it drew the page is not tried again."""
+    path = draw_form(tmp_path / "form.pdf")
+    with pymupdf.open(path) as document:
+        pixels = render_page(document[0])
+
+    answer = json.loads(read_page(PagePointer(str(path), 1, is_bare=True), pixels, None))
+
+    assert "I agree to the rules" in join_lines(answer) and widgets.CHECKED not in join_lines(answer)
 
 
 def test_a_box_over_its_label_keeps_the_label(tmp_path: Path) -> None:

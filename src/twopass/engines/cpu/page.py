@@ -62,6 +62,8 @@ def read_page(
     with ocr.use_threads(threads):
         if not pointer.is_pdf:
             return answer.to_json(_read_image(pixels, read, use_model=True))
+        if pointer.is_bare:  # what broke or never returned while the page was drawn would do so again
+            return answer.to_json(_read_bare_page(pointer, pixels, read, use_model=True))
         try:
             with _open_upright(pointer) as page:
                 return answer.to_json(_read_pdf_page(page, pointer.hidden, pixels, read, use_model=True))
