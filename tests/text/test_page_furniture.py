@@ -37,7 +37,7 @@ from twopass.document import (
 )
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
-from twopass.format_options import Markdown
+from twopass.format_options import Furniture, Markdown
 from twopass.formats import markdown
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import Pixels
@@ -482,3 +482,20 @@ def test_a_labelled_footer_that_repeats_inside_cropped_pages_is_furniture() -> N
     elements = build_document(*pages).elements
 
     assert {e.content_layer for e in elements if e.kind is Kind.PAGE_FOOTER} == {Layer.FURNITURE}
+
+
+def test_a_logo_with_text_on_one_page_is_left_out_if_omit_is_asked() -> None:
+    """A small picture with a few words in the margin; a picture with more text, and one in the body, stay."""
+    page = checkpoint(
+        1,
+        element("picture", "Water Board", Box(0.1, 0.02, 0.3, 0.08)),
+        element("picture", "All the text of a poster " * 8, Box(0.4, 0.02, 0.6, 0.08)),
+        make_body(1),
+        element("picture", "Pump", Box(0.1, 0.4, 0.3, 0.46)),
+    )
+
+    options = (Markdown(furniture=furniture) for furniture in (Furniture.AUTO, Furniture.OMIT))
+    kept, left = (markdown.write(build_document(page), option)[0] for option in options)
+
+    assert "Water Board" in kept and "Water Board" not in left
+    assert "poster" in left and "Pump" in left

@@ -141,7 +141,8 @@ class Flag(StrEnum):
     # Its place and role on the page
     APART = _Row(
         "apart",
-        "Labelled as a header or footer, but kept in the body because fewer than three pages repeat it.",
+        "Labelled as a header or footer, or a logo in the margin, but kept in the body because fewer than three pages "
+        "repeat it.",
         informs=True,
     )
     IN_MARGIN = _Row(

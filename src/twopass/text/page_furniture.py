@@ -29,6 +29,7 @@ _SAME_PLACE = 0.03  # of the page: repetitions differ by less from their median 
 _GRID_STEP = 0.02  # of the page: a header of changing text keeps its base line and an edge or its centre
 _MIN_SHARE = 1 / 3  # of the pages must have such a header: books use another on left pages, none on a chapter's first
 _MAX_LENGTH = 100  # characters: longer text is no running title, and a paragraph if it reads like one
+_MAX_LOGO = 0.03  # of the page's area
 _MIN_SHORTENED = 12  # letters of a title that a header may shorten
 _MIN_MISREAD = 8  # characters: shorter texts that differ are different texts
 _LETTERS_PER_ERROR = 5  # of a word that OCR read differently: names such as Berg and Borg are two
@@ -69,7 +70,8 @@ def _to_furniture(element: Element) -> Element:
 def _to_body(element: Element) -> Element:
     """The element in the body; with its label, unless it is a footnote or a paragraph."""
     if not _is_labelled(element):
-        return element.model_copy(update={"content_layer": Layer.BODY})
+        body = element.model_copy(update={"content_layer": Layer.BODY})
+        return body.with_flags(Flag.APART) if _is_logo(element) else body
     if _is_note(element):
         return _to_text(element, Kind.FOOTNOTE)
     if _is_paragraph(element):
@@ -133,6 +135,13 @@ def _restore(element: Element) -> Element:
 def _is_labelled(element: Element) -> bool:
     """Whether the model or the layout of the page calls the element a header, footer or page number."""
     return element.kind in FURNITURE or element.content_layer is Layer.FURNITURE or Flag.IN_MARGIN in element.flags
+
+
+def _is_logo(element: Element) -> bool:
+    """Whether a small picture with a few words stands where headers and footers do, as those of letters do."""
+    has_phrase = 0 < len(element.text.strip()) <= _MAX_LENGTH
+    is_small = element.box is not None and element.box.area <= _MAX_LOGO
+    return element.kind is Kind.PICTURE and has_phrase and is_small and _find_band(element) in ("top", "bottom")
 
 
 def _in_margin(element: Element) -> bool:
