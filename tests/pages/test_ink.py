@@ -10,7 +10,7 @@ import pymupdf
 import pytest
 
 from twopass.document import Box
-from twopass.pages.ink import PageInk
+from twopass.pages.ink import PageInk, Turn
 from twopass.pages.strips import Array
 
 DPI = 144
@@ -44,6 +44,13 @@ def test_a_line_outside_all_boxes_is_found(text: str, size: int) -> None:
     (box,) = find(lambda page: write(page, text, fontsize=size), Box(0.1, 0.1, 0.9, 0.2))
 
     assert box.contains((0.15, 0.49), 0.02)
+
+
+def test_a_headline_is_found() -> None:
+    """Letters of an inch are text as well."""
+    (box,) = find(lambda page: write(page, "Prices", fontsize=64))
+
+    assert HERE.contains(box.centre, 0.1)
 
 
 def test_a_line_in_a_box_is_not_found() -> None:
@@ -113,3 +120,27 @@ def test_a_page_of_which_nothing_is_known_gives_its_lines() -> None:
             page.insert_text((40, 60 + 40 * row), text)
 
     assert [round(box.centre[1] * SIDE / 40 - 1.4) for box in find(draw_texts)] == [1, 2, 0]
+
+
+def draw_paragraph(page: Any) -> None:
+    for y in range(60, 260, 15):
+        page.insert_text((40, y), "The harbour board met in March and in May.", fontsize=10)
+
+
+@pytest.mark.parametrize("degrees", [-3.0, 0.0, 1.5])
+def test_a_skew_is_measured_and_set_right(degrees: float) -> None:
+    """Level lines have the same boxes on both pages."""
+    page = draw(draw_paragraph)
+    turn = Turn(degrees, page.shape[1], page.shape[0])
+    skewed = PageInk.find(Turn(-degrees, page.shape[1], page.shape[0]).level_pixels(page), DPI)
+    line = Box(0.1, 0.2, 0.8, 0.24)
+
+    assert skewed.measure_skew() == pytest.approx(degrees, abs=0.25)
+    assert turn.level(turn.restore(line)) == pytest.approx(line, abs=0.002)
+
+
+def test_lines_in_a_box_are_found_from_top_to_bottom() -> None:
+    """And nothing that is outside."""
+    lines = PageInk.find(draw(draw_paragraph), DPI).find_lines_in(Box(0.1, 0.23, 0.9, 0.36))
+
+    assert [round(line.box.centre[1] * SIDE) for line in lines] == pytest.approx([72, 87, 102], abs=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from twopass.detection.region import DETECT, make_region
 from twopass.document import Box, Word
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Prompt
+from twopass.pages.ink import Turn
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.runtime.page_pool import PagePool
@@ -101,11 +103,71 @@ def test_an_answer_without_boxes_is_compared_by_its_text(read: str) -> None:
     assert [line.text for line in find([KnownText((), f"{FIRST} {ACCOUNT}")])] == [SECOND]
 
 
-def test_a_line_that_an_element_lacks_is_found_in_its_box() -> None:
-    """The layer has the second line of a paragraph whose first one was read."""
+@pytest.mark.parametrize("has_layer", [True, False])
+def test_a_line_that_an_element_lacks_is_found_in_its_box(has_layer: bool) -> None:
+    """The layer has the second line of a paragraph whose first one was read; a scan has too much ink for the text."""
     paragraph = KnownText((Box.of(36, 40, 360, 130, *SIZE),), FIRST)
 
-    assert [line.text for line in find([paragraph, *know(270)], has_layer=True)] == [SECOND]
+    assert [line.text for line in find([paragraph, *know(270)], has_layer)] == [SECOND]
+
+
+def list_berths(*numbers: int) -> dict[int, str]:
+    """Lines by their baselines."""
+    return {40 + 14 * n: f"Berth {n} was let for {n + 90} days, as the board said in March." for n in numbers}
+
+
+def draw_berths(page: Any) -> None:
+    for y, text in list_berths(*range(11)).items():
+        page.insert_text((40, y), text, fontsize=10)
+
+
+@pytest.mark.parametrize("has_layer", [True, False])
+def test_lines_with_other_numbers_are_other_lines(has_layer: bool) -> None:
+    """Rows of a list may differ in nothing else."""
+    kept = list_berths(0, 1, 2, 3, 4, 6, 7, 8, 9, 10)
+    known = [KnownText((Box.of(38, y - 10, 380, y + 3, *SIZE),), text) for y, text in kept.items()]
+
+    found = find(known, has_layer, on_page=draw_berths)
+
+    assert ["Berth 5" in line.text for line in found] == [True]
+
+
+@pytest.mark.parametrize("degrees", [-2.5, 2.5])
+def test_a_line_of_a_skewed_scan_is_found(degrees: float) -> None:
+    """The upright boxes around the lines beside it cover it."""
+    pixels, _ = render(draw_berths)
+    turn = Turn(degrees, pixels.width, pixels.height)
+    skewed = Turn(-degrees, pixels.width, pixels.height).level_pixels(pixels.array())
+    kept = list_berths(0, 1, 2, 3, 4, 6, 7, 8, 9, 10)
+    boxes = [turn.restore(Box.of(38, y - 10, 380, y + 3, *SIZE)) for y in kept]
+    known = [KnownText((box,), text) for box, text in zip(boxes, kept.values(), strict=True)]
+
+    (line,) = missed_text.find(Pixels(pixels.width, pixels.height, data=skewed.tobytes()), DPI, known, NO_LAYER)
+
+    assert "Berth 5" in line.text
+    assert turn.restore(Box.of(38, 100, 380, 113, *SIZE)).contains(line.box.centre)
+
+
+def test_the_words_of_a_line_up_the_margin_are_one_line() -> None:
+    """Papers have their number there."""
+    text = "Report 4471-B of 8 November"
+
+    def draw_margin(page: Any) -> None:
+        draw_page(page)
+        page.insert_text((390, 280), text, fontsize=11, rotate=90)
+
+    assert [line.text for line in find(know(60, 120, 270), has_layer=True, on_page=draw_margin)] == [text]
+
+
+def test_strokes_of_a_signature_are_no_text() -> None:
+    """They are read as one letter again and again."""
+
+    def sign(page: Any) -> None:
+        draw_page(page)
+        points = [(70 + n, 190 + 18 * math.sin(n / 2) * math.exp(-n / 60)) for n in range(90)]
+        page.draw_polyline(points, color=(0, 0, 0.6), width=1.4)
+
+    assert find(know(60, 120, 270), on_page=sign) == []
 
 
 @pytest.mark.parametrize("read", ["Pay to the new ac- count below.", "Pay to thenew accountbelow."])

@@ -5,6 +5,7 @@ It knows pixels and boxes only. What looks like text is often none: whoever asks
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,19 +22,23 @@ _LEAST_LINEAR = 0.5
 _CONTRAST = 40  # of the channel that differs most from the background
 _BACKGROUND_CELL, _BACKGROUND_CELLS = 8, 9  # pixels: the background is the median of 9 × 9 cells of 8 pixels
 _RULE_LENGTH, _RULE_WIDTH = 60, 7  # pixels: what is longer and thinner is a rule
-_MAX_LETTER = 60  # pixels, height of a part: headlines of 40 points
+_MAX_LETTER = 100  # pixels, height of a part: headlines of 70 points
 _MIN_LETTER = 3  # pixels, height of a part: smaller ones are specks, dots and accents
 _BAR = (40, 10)  # pixels, width and height: in a filled box of this size, text may be light on dark
 _BAR_FILL = 0.45  # of its pixels
 _MARGIN = 0.006  # of the longer side, around known boxes: they may cut strokes
 _MIN_RANGE = 20  # of 255, in a word's box: hidden words had 0 to 7, the lightest real ones 63
+_LEAST_LEVEL = 0.25  # of a box's sides: boxes of models are not always those around what is skewed
 _RIM = 0.15  # of a word's height, at its top and bottom: its box may touch rules
 _MIN_INK = 12  # pixels outside all boxes: fewer are no line of text
 _MAX_BARS = 20  # that are searched for light text
+_SKEW_STRIPS = 16  # of the page, in which rows are summed: a line is level across each
+_SKEWS = np.arange(-5.0, 5.01, 0.25)  # degrees that are tried
+_MIN_SKEW, _SHARPER = 0.4, 1.15  # degrees, and how much sharper rows are once turned: less changes no box
 _MAX_PARTS = 2000  # uncovered, the largest ones: more are a halftone, or a page of which nothing is known
 _GAP, _SHIFT, _RATIO = 1.2, 0.6, 4.0  # between neighbours of a line: gap and shift in heights, ratio of the heights
 _TALLEST, _TYPICAL = 1.7, 60  # times this percentile of the heights of a line's parts, a part is of another line
-_LINE_HEIGHT = (5, 48)  # pixels
+_LINE_HEIGHT = (5, 90)  # pixels
 _LOW_PARTS = 5  # a line of 4 pixels has at least so many
 _SLACK, _SLACK_PX = 2.2, 4  # a line is at most so many times higher than its parts, and so many pixels
 _FILL = (0.08, 0.75)  # share of a line's pixels: frames have less, bars and shadows have more
@@ -53,6 +58,43 @@ class InkLine(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A skewed page is turned back about its middle: by so many degrees, at its size in pixels."""
+
+    degrees: float
+    width: int
+    height: int
+
+    def level_pixels(self, array: Array) -> Array:
+        import cv2
+
+        middle = (self.width / 2, self.height / 2)
+        paper = np.median(array[::16, ::16].reshape(-1, 3), axis=0).tolist()
+        matrix = cv2.getRotationMatrix2D(middle, self.degrees, 1.0)
+        return np.asarray(cv2.warpAffine(array, matrix, (self.width, self.height), borderValue=paper))
+
+    def level(self, box: Box) -> Box:
+        """The box of level text, from the upright one around it on the skewed page."""
+        sine, cosine = math.sin(math.radians(abs(self.degrees))), math.cos(math.radians(self.degrees))
+        across, down = box.width * self.width, box.height * self.height
+        width = max((across * cosine - down * sine) / (cosine**2 - sine**2), across * _LEAST_LEVEL)
+        height = max((down * cosine - across * sine) / (cosine**2 - sine**2), down * _LEAST_LEVEL)
+        return self._place(box, width, height, -self.degrees)
+
+    def restore(self, box: Box) -> Box:
+        """The upright box on the skewed page around a box of level text."""
+        sine, cosine = math.sin(math.radians(abs(self.degrees))), math.cos(math.radians(self.degrees))
+        across, down = box.width * self.width, box.height * self.height
+        return self._place(box, across * cosine + down * sine, down * cosine + across * sine, self.degrees)
+
+    def _place(self, box: Box, width: float, height: float, degrees: float) -> Box:
+        sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
+        dx, dy = (box.centre[0] - 0.5) * self.width, (box.centre[1] - 0.5) * self.height
+        x, y = self.width / 2 + dx * cosine - dy * sine, self.height / 2 + dx * sine + dy * cosine
+        return Box.of(x - width / 2, y - height / 2, x + width / 2, y + height / 2, self.width, self.height)
+
+
+@dataclass(frozen=True)
 class PageInk:
     """A small copy of a page, and which of its pixels differ from the background around them, as 1."""
 
@@ -68,15 +110,44 @@ class PageInk:
     def find_lines(self, boxes: Sequence[Box]) -> list[InkLine]:
         """The lines whose parts lie in none of the boxes, the widest first."""
         covered = _paint(boxes, self.mask.shape, _MARGIN * max(self.mask.shape))
+        inside = _paint(boxes, self.mask.shape, -_MAX_LETTER / 2)  # no part of it reaches out of its box
+        return sorted(self._find_uncovered(covered, inside), key=lambda line: (-line.aspect, line.box))
+
+    def find_lines_in(self, box: Box) -> list[InkLine]:
+        """The lines inside a box, from top to bottom."""
+        outside = 1 - _paint([box], self.mask.shape, 0)
+        return sorted(self._find_uncovered(outside, outside), key=lambda line: (line.box.y0, line.box.x0))
+
+    def measure_length(self, boxes: Sequence[Box]) -> float:
+        """The width of all letters in the boxes together, in mean heights of their ink; 0 without letters."""
+        height, width = self.mask.shape
+        across, area = 0, 0
+        for x0, y0, x1, y1 in (box.to_pixels(width, height, 1) for box in boxes):
+            parts = _keep_letters(_label(_remove_rules(self.mask[y0:y1, x0:x1])))
+            across += int(parts[:, 2].sum())
+            area += int((parts[:, 2] * parts[:, 3]).sum())
+        return across**2 / area if area else 0.0  # their mean height, with their widths as weights, is area / across
+
+    def _find_uncovered(self, covered: Array, inside: Array) -> Iterator[InkLine]:
         place = _find_extent(self.mask & (1 - covered))
         if place is None:
-            return []
-        inside = _paint(boxes, self.mask.shape, -_MAX_LETTER / 2)  # no part of it reaches out of its box
+            return
         parts = _list_parts(_remove_rules((self.mask & (1 - inside))[place]), covered[place])
         parts[:, :2] += np.array([place[1].start, place[0].start], np.int32)
         height, width = self.mask.shape
         lines = (_measure_line(parts[members], width, height) for members in _join_parts(parts))
-        return sorted((line for line in lines if line), key=lambda line: (-line.aspect, line.box))
+        yield from (line for line in lines if line)
+
+    def measure_skew(self) -> float:
+        """The degrees clockwise by which lines run down the page; 0 where turning it makes its rows hardly sharper."""
+        height, width = self.mask.shape
+        edges = np.linspace(0, width, _SKEW_STRIPS + 1).astype(np.intp)
+        strips = np.add.reduceat(self.mask, edges[:-1], axis=1, dtype=np.int32).T
+        offsets = (edges[:-1] + edges[1:] - width) / 2
+        sharpness = [_measure_sharpness(strips, offsets * math.tan(math.radians(degrees))) for degrees in _SKEWS]
+        best = int(np.argmax(sharpness))
+        is_skewed = abs(_SKEWS[best]) >= _MIN_SKEW and sharpness[best] >= _SHARPER * sharpness[len(_SKEWS) // 2]
+        return float(_SKEWS[best]) if is_skewed else 0.0
 
     def shows(self, box: Box) -> bool:
         """Whether something stands out in the middle of the box; under a bar or on blank paper nothing does."""
@@ -86,6 +157,14 @@ class PageInk:
         x0, y0, x1, y1 = inner.to_pixels(width, height)
         part = self.image[y0:y1, x0:x1].reshape(-1, 3)
         return bool((part.max(axis=0).astype(np.int16) - part.min(axis=0) >= _MIN_RANGE).any())
+
+
+def _measure_sharpness(strips: npt.NDArray[np.int32], shifts: npt.NDArray[np.float64]) -> int:
+    """How much the ink of a row differs from that of the next one, with each strip shifted up by so many pixels."""
+    height = strips.shape[1]
+    rows = np.arange(height) + np.rint(shifts).astype(np.intp)[:, None]
+    summed = np.take_along_axis(strips, rows % height, axis=1).sum(axis=0, dtype=np.int64)
+    return int(np.square(np.diff(summed)).sum())
 
 
 def _choose_scale(array: Array, dpi: float) -> float:
@@ -157,11 +236,15 @@ def _list_parts(ink: Array, covered: Array) -> _Parts:
     found = _label(ink)
     bars = [bar for bar in found if _is_bar(bar) and not _is_covered(bar, covered)]
     found = np.concatenate([found, *(_list_holes(ink, bar) for bar in bars[:_MAX_BARS])])
-    found = found[(found[:, 3] >= _MIN_LETTER) & (found[:, 3] <= _MAX_LETTER)]
+    found = _keep_letters(found)
     x, y = found[:, 0] + found[:, 2] // 2, found[:, 1] + found[:, 3] // 2
     found = found[covered[y, x] == 0]
     found = found[np.argsort(-found[:, 4], kind="stable")[:_MAX_PARTS]]
     return np.asarray(found[np.argsort(found[:, 0], kind="stable")])
+
+
+def _keep_letters(parts: _Parts) -> _Parts:
+    return parts[(parts[:, 3] >= _MIN_LETTER) & (parts[:, 3] <= _MAX_LETTER)]
 
 
 def _label(ink: Array) -> _Parts:

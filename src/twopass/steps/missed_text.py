@@ -6,6 +6,7 @@ that of the layer; pass 2 asks a model about some of them, as about any doubtful
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
@@ -33,7 +34,7 @@ from twopass.errors import WorkerDied
 from twopass.families import agreement, content
 from twopass.job import Pass2, Task
 from twopass.pages import ocr
-from twopass.pages.ink import PageInk
+from twopass.pages.ink import PageInk, Turn
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.strips import Array
 from twopass.pages.text_layer import TextLayer
@@ -45,19 +46,26 @@ MAX_READ = 8  # lines of a page, those of the layer first, then the widest: each
 MAX_TEXT = 120  # the same on a page of which most of the first MAX_READ are missed text
 MIN_SCORE = 0.8  # of RapidOCR: shapes are read as letters with less
 MIN_LETTERS = 2  # and digits, of a line
+USUAL_DENSITY = 1.45  # characters for ink as wide as it is high: of the median element of a scan
+MIN_ELEMENTS = 4  # of a page, for the median of its own: fonts differ
+MIN_DENSITY = 0.88  # of the median: 5 % of complete elements have less
 MIN_RUN = 3  # words of the layer beside each other that the element around them lacks; fewer are spelled otherwise
 MAX_LACKING = 0.6  # of the layer's words in an element
 MIN_SIMILARITY = 0.9  # with a part of the text, for a line of which letters were misread
+MIN_OWN_SIMILARITY, MIN_SURE_SCORE = 0.8, 0.9  # for a line inside an element, and of RapidOCR
 MIN_LIKENESS = 0.7  # the same, with a text that has no place: old print is misread more than that
 MIN_AGREEMENT = 0.5  # of the layer with RapidOCR
+MIN_LACKING = 8  # characters of an element, and letters of a line inside it: fewer are misread
 SHORT = 6  # letters: shorter lines are compared with whole words
 NEAR = 0.02  # of the page, around a line: one or two lines
 PADDING = 0.3  # of a line's height, around the pixels that are read
 SAME_PLACE = 0.004  # of the page, between the edges of a word that is printed twice
 SAME_LINE, WIDE_GAP = 0.5, 3.0  # of a word's height: shift and gap between words of one line
+SAME_WIDTH, NARROW_GAP = 0.1, 0.6  # of a word's width: shift and gap between words of a line up the page
 SAME_BLOCK, SAME_HEIGHT = 1.0, 1.6  # between lines of one block: gap in heights, and ratio of their heights
 SAME_COLUMN = 0.5  # of the narrower one's width, that two elements of one column share
 _READ_AGAIN = frozenset({Flag.DOUBTFUL, Flag.UNREAD_REGION})
+_NUMBER = re.compile(r"\d+")
 _WITHOUT_ANSWER = frozenset({State.BLANK, State.FAILED, State.UNREAD})
 
 log = structlog.get_logger()
@@ -206,15 +214,29 @@ def _find_place(element: Element, elements: Sequence[Element]) -> int:
 
 
 def find(pixels: Pixels, dpi: float, known: Sequence[KnownText], words: TextLayer) -> tuple[MissedLine, ...]:
-    """The lines of text that no element has: those of the layer, and those of ink outside all boxes."""
+    """The lines of text that no element has: those of the layer, and those of ink. Skewed scans are set upright."""
     array = pixels.array()
-    ink, boxes = PageInk.find(array, dpi), [box for one in known for box in one.boxes]
+    ink = PageInk.find(array, dpi)
+    skew = 0.0 if words else ink.measure_skew()
+    if not skew:
+        return _find(array, ink, known, words)
+    turn = Turn(skew, pixels.width, pixels.height)
+    array = turn.level_pixels(array)
+    known = [one._replace(boxes=tuple(map(turn.level, one.boxes))) for one in known]
+    found = _find(array, PageInk.find(array, dpi), known, words)
+    return tuple(line._replace(box=turn.restore(line.box)) for line in found)
+
+
+def _find(array: Array, ink: PageInk, known: Sequence[KnownText], words: TextLayer) -> tuple[MissedLine, ...]:
+    boxes = [box for one in known for box in one.boxes]
     written = _check(array, list(_find_written(_drop_overprints(words), known, ink)))
     inked = [line.box for line in ink.find_lines([*boxes, *(line.box for line in written)])]
     read = list(_read(array, inked[:MAX_READ]))
     found = _drop_known(read, known)
     if 2 * len(found) > MAX_READ:
         found += _drop_known(_read(array, inked[MAX_READ:MAX_TEXT]), known)
+    if not words:
+        found += _find_lost(array, ink, known)
     unread = [box for box, line in zip(inked, read, strict=False) if line is None]
     return (*written, *found, *_find_unreadable(array, unread, known))
 
@@ -226,7 +248,8 @@ def _drop_known(lines: Iterable[MissedLine | None], known: Sequence[KnownText]) 
 def _is_known(line: MissedLine, known: Sequence[KnownText]) -> bool:
     """Whether the text of an element beside the line has it: boxes are not exact, and letters are misread.
 
-    The same words far away are other words. An element without a box may be anywhere, and short lines may be its.
+    The same words far away are other words, and so are those with other numbers. An element without a box may be
+    anywhere, and short lines may be its.
     """
     place, is_short = line.box.grow(NEAR), len(_to_letters(line.text)) < SHORT
     anywhere = " ".join(one.text for one in known if not one.boxes)
@@ -236,7 +259,8 @@ def _is_known(line: MissedLine, known: Sequence[KnownText]) -> bool:
     if is_short:
         words = {_to_letters(word) for text in texts for word in text.split()}
         return all(_to_letters(word) in words for word in line.text.split())
-    return _has(_to_letters(" ".join(texts)), line.text)
+    numbers = {number for text in texts for number in _NUMBER.findall(text)}
+    return numbers.issuperset(_NUMBER.findall(line.text)) and _has(_to_letters(" ".join(texts)), line.text)
 
 
 def _has(letters: str, line: str, similarity: float = MIN_SIMILARITY) -> bool:
@@ -255,6 +279,47 @@ def _has_letters(text: str) -> bool:
     return sum(map(str.isalnum, text)) >= MIN_LETTERS
 
 
+# ---- ink inside elements
+
+
+def _find_lost(array: Array, ink: PageInk, known: Sequence[KnownText]) -> list[MissedLine]:
+    """Lines of elements whose text is short for their ink; of long ones some are read, and all if one is lost."""
+    found, left = list[MissedLine](), MAX_READ
+    for one in _list_short(ink, known):
+        boxes = [line.box for box in one.boxes for line in ink.find_lines_in(box)]
+        tried = boxes[:: max(-(-len(boxes) // left), 1)]
+        lost = _drop_own(_read(array, tried), known)
+        rest = [box for box in boxes if box not in tried] if lost else []
+        found += [*lost, *_drop_own(_read(array, rest[:MAX_TEXT]), known)]
+        left -= len(tried)
+        if left <= 0:
+            break
+    return found
+
+
+def _list_short(ink: PageInk, known: Sequence[KnownText]) -> list[KnownText]:
+    """The elements with fewer characters than others have on as much ink, those that lack the most first."""
+    compared = [one for one in known if one.is_compared and one.boxes and ocr.knows_script(one.text)]
+    counts = [len("".join(one.text.split())) for one in compared]
+    lengths = [ink.measure_length(one.boxes) for one in compared]
+    own = [count / length for count, length in zip(counts, lengths, strict=True) if length]
+    usual = float(np.median(own)) if len(own) >= MIN_ELEMENTS else USUAL_DENSITY
+    lacking = [usual * length - count for count, length in zip(counts, lengths, strict=True)]
+    short = [n for n, length in enumerate(lengths) if counts[n] and counts[n] < MIN_DENSITY * usual * length]
+    return [compared[n] for n in sorted(short, key=lambda n: -lacking[n]) if lacking[n] >= MIN_LACKING]
+
+
+def _drop_own(lines: Iterable[MissedLine | None], known: Sequence[KnownText]) -> list[MissedLine]:
+    return [line for line in lines if line and _is_lost(line, known)]
+
+
+def _is_lost(line: MissedLine, known: Sequence[KnownText]) -> bool:
+    """Whether the elements around a line lack it; short and doubtful lines are too often misread to say so."""
+    own = _to_letters(" ".join(one.text for one in known if any(line.box.intersects(box) for box in one.boxes)))
+    is_sure = (line.score or 0.0) >= MIN_SURE_SCORE and len(_to_letters(line.text)) >= MIN_LACKING
+    return is_sure and not _has(own, line.text, MIN_OWN_SIMILARITY)
+
+
 # ---- ink
 
 
@@ -263,8 +328,13 @@ def _read(array: Array, boxes: Sequence[Box]) -> Iterator[MissedLine | None]:
     places = [_pad(box, array) for box in boxes]
     found = ocr.recognise([array[y0:y1, x0:x1] for x0, y0, x1, y1 in places])
     for box, (text, score) in zip(boxes, found, strict=True):
-        is_text = score >= MIN_SCORE and _has_letters(text)
+        is_text = score >= MIN_SCORE and _has_letters(text) and not _is_scrawl(text)
         yield MissedLine(box, text.strip(), round(score, 4)) if is_text else None
+
+
+def _is_scrawl(text: str) -> bool:
+    """Whether it is one letter again and again, as which the strokes of signatures and ornaments are read."""
+    return len({letter.casefold() for letter in text if letter.isalnum()}) == 1 and not any(map(str.isdigit, text))
 
 
 def _pad(box: Box, array: Array) -> tuple[int, int, int, int]:
@@ -365,9 +435,13 @@ def _list_runs(
 
 
 def _continues(before: Word, word: Word) -> bool:
-    height = max(before.box.height, word.box.height)
-    is_level = abs(before.box.centre[1] - word.box.centre[1]) <= SAME_LINE * height
-    return is_level and -height <= word.box.x0 - before.box.x1 <= WIDE_GAP * height
+    one, other = before.box, word.box
+    height = max(one.height, other.height)
+    if abs(one.centre[1] - other.centre[1]) <= SAME_LINE * height and -height <= other.x0 - one.x1 <= WIDE_GAP * height:
+        return True
+    width = max(one.width, other.width)  # lines up or down the page are as wide as high letters
+    is_level = max(abs(one.x0 - other.x0), abs(one.x1 - other.x1)) <= SAME_WIDTH * width
+    return is_level and max(one.y0, other.y0) - min(one.y1, other.y1) <= NARROW_GAP * width
 
 
 def _check(array: Array, written: Sequence[MissedLine]) -> list[MissedLine]:
