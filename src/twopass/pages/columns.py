@@ -147,12 +147,15 @@ def _trim(grey: Array, quad: Corners, box: Rect) -> Corners:
 def _find_gaps_between(boxes: Sequence[Rect], min_width: float) -> Iterator[Gap]:
     """Yield the white between each line and the next one at its height, if it is not too narrow for that."""
     order = sorted(range(len(boxes)), key=lambda number: boxes[number].x0)
+    left, top, _, bottom = np.asarray([boxes[number] for number in order], np.float64).reshape(-1, 4).T
     for position, number in enumerate(order):
-        box = boxes[number]
-        beside = (boxes[other] for other in order[position + 1 :] if boxes[other].x0 >= box.centre[0])
-        level = next((other for other in beside if box.overlap_y(other) >= 0.5 * min(box.height, other.height)), None)
-        if level is not None and level.x0 - box.x1 >= min_width * box.height:
-            yield Gap(Rect(box.x1, box.y0, level.x0, box.y1), number)
+        box, others = boxes[number], slice(position + 1, None)
+        overlap = np.minimum(bottom[others], box.y1) - np.maximum(top[others], box.y0)
+        is_level = overlap >= 0.5 * np.minimum(bottom[others] - top[others], box.height)
+        beside = np.flatnonzero(is_level & (left[others] >= box.centre[0]))
+        end = float(left[position + 1 + beside[0]]) if beside.size else box.x1
+        if end - box.x1 >= min_width * box.height:
+            yield Gap(Rect(box.x1, box.y0, end, box.y1), number)
 
 
 # ---- gaps below each other ----
@@ -172,18 +175,27 @@ def _find_chains(gaps: Sequence[Gap], boxes: Sequence[Rect], min_width: float) -
     """The gutters as runs of gaps, each from top to bottom, the longest first; no gap belongs to two."""
     ordered, lines = sorted(gaps, key=lambda gap: (gap.box.centre[1], gap.box.x0, gap.line)), _Lines.of(boxes)
     links: list[_Link] = []
+    middles, heights = [gap.box.centre[1] for gap in ordered], np.array([gap.height for gap in ordered])
+    white = np.array([(gap.box.x0, gap.box.x1) for gap in ordered]).reshape(-1, 2)  # that a chain has up to each gap
     for number, gap in enumerate(ordered):
-        best = _Link(1, gap.box.x0, gap.box.x1, None)
-        for before in range(number - 1, -1, -1):
-            if gap.box.centre[1] - ordered[before].box.centre[1] > (1 + REACH) * gap.height:
-                break
-            link = _extend(links[before], ordered[before], gap, before, min_width)
-            if not link or (link.count, link.x1 - link.x0) <= (best.count, best.x1 - best.x0):
+        best, first = _Link(1, gap.box.x0, gap.box.x1, None), bisect_left(middles, middles[number] - _reach(gap))
+        lower = np.minimum(heights[first:number], gap.height)
+        width = np.minimum(white[first:number, 1], gap.box.x1) - np.maximum(white[first:number, 0], gap.box.x0)
+        is_below = np.asarray(middles[first:number]) + 0.5 * lower <= middles[number]
+        for before in (first + np.flatnonzero(is_below & (width >= min_width * lower))[::-1]).tolist():
+            link = _extend(links[before], gap, before)
+            if (link.count, link.x1 - link.x0) <= (best.count, best.x1 - best.x0):
                 continue
-            if not lines.any_across(link.x0, link.x1, ordered[before].box.centre[1], gap.box.centre[1], gap.height):
+            if not lines.any_across(link.x0, link.x1, middles[before], middles[number], gap.height):
                 best = link
         links.append(best)
+        white[number] = best.x0, best.x1
     return list(_choose(ordered, links, boxes))
+
+
+def _reach(gap: Gap) -> float:
+    """How far above a gap the one before it may be."""
+    return (1 + REACH) * gap.height
 
 
 @dataclass(frozen=True)
@@ -205,11 +217,8 @@ class _Lines:
         return any(box.x0 < x0 - spare and box.x1 > x1 + spare for box in self.boxes[first:last])
 
 
-def _extend(link: _Link, last: Gap, gap: Gap, before: int, min_width: float) -> _Link | None:
-    is_below = last.box.centre[1] + 0.5 * min(last.height, gap.height) <= gap.box.centre[1]
-    x0, x1 = max(link.x0, gap.box.x0), min(link.x1, gap.box.x1)
-    is_wide = x1 - x0 >= min_width * min(last.height, gap.height)
-    return _Link(link.count + 1, x0, x1, before) if is_below and is_wide else None
+def _extend(link: _Link, gap: Gap, before: int) -> _Link:
+    return _Link(link.count + 1, max(link.x0, gap.box.x0), min(link.x1, gap.box.x1), before)
 
 
 def _choose(ordered: Sequence[Gap], links: Sequence[_Link], boxes: Sequence[Rect]) -> Iterator[list[Gap]]:

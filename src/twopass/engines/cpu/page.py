@@ -251,8 +251,9 @@ def _lay_out_scan(
         return _describe_scan(PageContent(width, height, "ocr", ()), scan)
     with pymupdf.open() as document:
         page = document.new_page(width=width, height=height)
-        scanned_page.draw_page(page, array, words, skew)
-        blocks, _, _ = layer_words.extract(page)
+        blocks = [{"type": 1, "bbox": tuple(page.rect)}]  # the scan; MuPDF would encode its pixels as a PNG file
+        if use_model and not layout_regions.is_dense(blocks, words, Rect(*page.rect)):
+            scanned_page.draw_page(page, array, words, skew)
         rules = drop_letters(find_scanned_rules(array, scale, skew), words)
         words = tuple(split_words(words, rules))
         content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)

@@ -150,13 +150,15 @@ def draw_page(page: Any, array: Array, words: Sequence[StyledWord], skew: float)
         image = image.rotate(skew, Image.Resampling.BILINEAR, fillcolor="white")
     pixmap = pymupdf.Pixmap(pymupdf.csRGB, image.width, image.height, image.tobytes(), False)
     page.insert_image(page.rect, pixmap=pixmap)
+    shape = page.new_shape()  # written at once: MuPDF reads the whole page again for each text that is inserted
     for _, group in groupby(words, key=lambda word: word.line):
         line = list(group)
         box = enclose([word.box for word in line])
-        _write_hidden_line(page, box, " ".join(word.text for word in line))
+        _write_hidden_line(shape, box, " ".join(word.text for word in line))
+    shape.commit()
 
 
-def _write_hidden_line(page: Any, box: Rect, text: str) -> None:
+def _write_hidden_line(shape: Any, box: Rect, text: str) -> None:
     """Write one invisible line, stretched to its box; the layout model uses only its shape and position."""
     import pymupdf
 
@@ -165,7 +167,7 @@ def _write_hidden_line(page: Any, box: Rect, text: str) -> None:
     length = pymupdf.get_text_length(text, font, size) or 1.0
     start = pymupdf.Point(box.x0, box.y1 - BASELINE_SHARE * box.height)
     stretch = pymupdf.Matrix(box.width / length, 0, 0, 1, 0, 0)
-    page.insert_text(start, text, fontsize=size, fontname=font, render_mode=3, morph=(start, stretch))
+    shape.insert_text(start, text, fontsize=size, fontname=font, render_mode=3, morph=(start, stretch))
 
 
 def _choose_letters(text: str) -> tuple[str, str]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, product
 
+import numpy as np
+
 from twopass.document import Rect, enclose
 from twopass.engines.cpu.content import StyledWord
 from twopass.engines.cpu.reading_order import group_rows_as_placed
@@ -202,15 +204,13 @@ def choose_columns(candidate: Sequence[float], fixed: Sequence[float], phrases: 
 
 def _drop_spanning(phrases: Sequence[Phrase]) -> list[Phrase]:
     """Drop phrases over several columns: most lines have two phrases or more below or above them."""
-    by_line: dict[int, list[Rect]] = {}
-    for phrase in phrases:
-        by_line.setdefault(phrase.line, []).append(phrase.box)
+    starts, ends = (np.array([phrase.box[side] for phrase in phrases]) for side in (0, 2))
+    lines = np.array([phrase.line for phrase in phrases])
 
     def spans(phrase: Phrase) -> bool:
-        left, right = phrase.box.x0, phrase.box.x1
-        others = (line for number, line in by_line.items() if number != phrase.line)
-        counts = [sum(box.x0 < right and left < box.x1 for box in line) for line in others]
-        return sum(count > 1 for count in counts) > sum(count == 1 for count in counts)
+        is_over = (starts < phrase.box.x1) & (ends > phrase.box.x0) & (lines != phrase.line)
+        counts = np.bincount(lines[is_over])
+        return int((counts > 1).sum()) > int((counts == 1).sum())
 
     return [phrase for phrase in phrases if not spans(phrase)]
 

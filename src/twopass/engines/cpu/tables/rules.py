@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from twopass.document import Rect, enclose
 from twopass.engines.cpu.content import Shade, StyledWord
@@ -251,14 +252,8 @@ def drop_letters(rules: Sequence[Rect], words: Sequence[StyledWord]) -> list[Rec
 
     A stroke within a word that continues a rule outside all words is a rule: double borders end at each cell.
     """
-    boxes = sorted((word.box for word in words), key=lambda box: box.y0)
-    tops, tallest = [box.y0 for box in boxes], max((box.height for box in boxes), default=0.0)
-
-    def find_beside(rule: Rect) -> list[Rect]:  # a dense scan has thousands of words and strokes
-        y = rule.centre[1]
-        return boxes[bisect_left(tops, y - tallest) : bisect_right(tops, y)]
-
-    within = [any(_is_letter(rule, box) for box in find_beside(rule)) for rule in rules]
+    boxes = np.asarray([word.box for word in words], np.float64).reshape(-1, 4)
+    within = [_is_letter(rule, boxes) for rule in rules]
     sure = {_to_line(rule) for rule, is_within in zip(rules, within, strict=True) if not is_within}
     return [rule for rule, is_within in zip(rules, within, strict=True) if not is_within or _to_line(rule) in sure]
 
@@ -269,9 +264,12 @@ def _to_line(rule: Rect) -> tuple[bool, int]:
     return is_upright, round(rule.x0 if is_upright else rule.y0)
 
 
-def _is_letter(rule: Rect, word: Rect) -> bool:
-    length = max(rule.width, rule.height)
-    return length <= MAX_STROKE * word.height and word.contains(rule.centre)
+def _is_letter(rule: Rect, words: npt.NDArray[np.float64]) -> bool:
+    """Whether a stroke is in one of the words and not longer than its letters are high."""
+    x0, y0, x1, y1 = words.T
+    x, y = rule.centre
+    is_inside = (x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)
+    return bool((is_inside & (max(rule.width, rule.height) <= MAX_STROKE * (y1 - y0))).any())
 
 
 def split_words(words: Sequence[StyledWord], rules: Sequence[Rect]) -> list[StyledWord]:
