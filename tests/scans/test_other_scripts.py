@@ -158,6 +158,33 @@ def test_latin_words_in_lines_of_another_script_are_read(language: str) -> None:
     assert not answer["unreadable_script"] and "lacks_lines" not in answer
 
 
+def draw_sign(text: str) -> Array:
+    """A few large letters, as on a sign."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=420, height=200)
+        page.insert_htmlbox((20, 60, 400, 150), f'<p style="font-size:40pt;text-align:center;margin:0">{text}</p>')
+        pixmap = page.get_pixmap(dpi=144)
+    return np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
+
+
+@needs("kor", "rus")
+@pytest.mark.parametrize(("language", "text"), [("kor", "주차장"), ("kor", "출입금지"), ("rus", "Осторожно")])
+def test_a_sign_of_a_few_letters_is_read(language: str, text: str) -> None:
+    """Too few letters to choose a language by are read if a single one reads them alike in every size."""
+    result = read_array(draw_sign(text), open_with("kor", "rus", "ara", "ell", "eng"))
+
+    assert ["".join(line.text.split()) for line in result.lines] == [text] and result.language == language
+
+
+@needs("rus", "ara")
+@pytest.mark.parametrize("text", ["주차장", "출입금지", "안내", "ห้องน้ำ"])
+def test_a_sign_in_an_unknown_script_gets_no_letters(text: str) -> None:
+    """Neither RapidOCR nor a wrong language of Tesseract makes a word of it."""
+    result = read_array(draw_sign(text), open_with("rus", "ara", "ell", "eng"))
+
+    assert not result.lines
+
+
 @needs("ell", "rus")
 def test_greek_is_read_as_greek() -> None:
     """RapidOCR is sure of some Greek lines of which it reads two thirds; Tesseract's Russian looks plausible, too."""

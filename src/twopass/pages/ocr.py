@@ -33,6 +33,7 @@ MAX_CUT_GAP, MIN_CUT_OVERLAP = 0.6, 0.6  # of a line's height: parts of one line
 MIN_SCORE = 0.5  # of one line, RapidOCR's own default: below it, specks and ornaments are read as letters
 SURE_SCORE = 0.85  # long Hangul lines score 0.00-0.79, clean or noisy; printed English and Chinese score 0.97-1.00
 LONG_LINE = 3.0  # times its height: a shorter line says nothing about the script
+SHORT_LINE = 1.2  # the same, of two letters on a sign
 UNREADABLE_SHARE = 0.25  # of long lines' length is unsure: Korean 0.99, a third Korean 0.46, English, Chinese 0.00-0.04
 MIN_SCRIPT_LENGTH = 12.0  # times its height: unsure lines together; photographs had 0-10, one Korean sentence has 31
 MIN_TRIED_LENGTH = 6.0  # the same, for Tesseract to try: it reads nothing in photographs, at 1 to 3 s
@@ -42,6 +43,8 @@ MIN_BACKGROUND = 0.6  # of a line's pixels: print has 0.66-0.91, noisy or not, s
 MIN_COVERAGE = 0.75  # of a line's ink: Cyrillic, Hangul and Arabic with some Latin words have 0.02-0.55, Latin has 1.0
 MIN_PART = 0.5  # of a doubtful line's ink, for what was read in it to be its text
 MIN_KNOWN_LETTERS = 0.5  # of a line's letters: RapidOCR is sure of some Greek lines, of which it reads two thirds
+MAX_SIGN_LINES = 6  # of a sign, with what looks like lines in the photograph around it
+MAX_SIGN_LETTERS, SIGN_SCORE = 24, 0.95  # of a sign: words in scripts that RapidOCR does not know have 0.5 to 0.94
 MIN_SIGN_SHARE = 0.5  # of the lines of a sign that were left out, to say so
 LEGIBLE_SCORE = 0.3  # of a line of handwriting: its words have 0.5-0.9, runs of letters in other scripts 0.0-0.6
 MIN_LEGIBLE_WORDS, MIN_LEGIBLE_SHARE = (
@@ -190,18 +193,23 @@ def read_lines(
     pixels = array if sharp is None else sharp
     lines = _read_quads(array, quads, pixels)
     script = [line for line in lines if is_line_of_script(array, line)]
-    if not script:  # a picture: what little was read in it may be shapes
-        return OcrResult(tuple(line for line in lines if line.is_sure), unreadable=False)
     legible = find_legible(lines)
     unsure = [line for line in script if not line.is_sure and line not in legible]
     read, found = dict[Corners, OcrLine](), None
     if tesseract and _is_text(unsure, MIN_TRIED_LENGTH):
         read, found = _read_other_script(array, lines, pixels, tesseract, language)
-        unsure = [line for line in unsure if line.corners not in read]
+    doubted: list[OcrLine] = []
+    if tesseract and not read and len(lines) <= MAX_SIGN_LINES:
+        read, found = _read_sign(array, lines, pixels, tesseract, language)
+        doubted = _find_doubted(lines)
+    if not script and not read and not doubted:  # a picture: what little was read in it may be shapes
+        return OcrResult(tuple(line for line in lines if line.is_sure), unreadable=False)
+    unsure = [line for line in unsure if line.corners not in read]
     unreadable = _is_much(unsure, script) and _is_text(unsure)
-    kept = [line for line in lines if line in legible or line.corners in read or _is_credible(line, unreadable)]
+    trusted = [line for line in lines if _is_credible(line, unreadable) and line not in doubted]
+    kept = [line for line in lines if line in legible or line.corners in read or line in trusted]
     left_out = [line for line in unsure if line not in kept]
-    lacks_lines = _is_text(left_out) or _is_sign(left_out, script)
+    lacks_lines = _is_text(left_out) or _is_sign(left_out, script) or any(line not in kept for line in doubted)
     return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, lacks_lines, found)
 
 
@@ -228,6 +236,27 @@ def _read_other_script(
     return read, language.name if read else None
 
 
+def _read_sign(
+    array: Array, lines: Sequence[OcrLine], pixels: Array, tesseract: Tesseract, hint: str | None
+) -> tuple[dict[Corners, OcrLine], str | None]:
+    """The same for the few letters of a sign."""
+    unsure = [line for line in lines if not line.is_sure and is_line_of_script(array, line, SHORT_LINE)]
+    found = scripts.read_sign(tesseract, _cut_rgb_lines(array, unsure, pixels), hint) if unsure else []
+    read = {
+        line.corners: OcrLine(line.corners, own[0], own[1].score)
+        for line, own in zip(unsure, found, strict=True)
+        if own
+    }
+    return read, next((own[1].name for own in found if own), None)
+
+
+def _find_doubted(lines: Sequence[OcrLine]) -> list[OcrLine]:
+    """The lines of a sign whose letters may be those of another script: so few of them do not show it."""
+    if sum(len(line.text) for line in lines) > MAX_SIGN_LETTERS:
+        return []
+    return [line for line in lines if MIN_SCORE <= line.score < SIGN_SCORE and any(map(str.isalpha, line.text))]
+
+
 def _find_latin_words(lines: Sequence[OcrLine], cut: Sequence[Array]) -> list[scripts.LatinWords]:
     return [
         scripts.find_latin_words(strip, line.letters, lambda piece: _recognise_letters([piece])[0].letters)
@@ -251,9 +280,9 @@ def detects_script(array: Array) -> bool:
     return any(is_line_of_script(array, OcrLine(quad, "", 0.0)) for quad in detect_lines(array))
 
 
-def is_line_of_script(array: Array, line: OcrLine) -> bool:
+def is_line_of_script(array: Array, line: OcrLine, min_length: float = LONG_LINE) -> bool:
     """Whether a detected line is long and on a fairly uniform background, as print and handwriting are."""
-    if line.length < LONG_LINE * line.height:
+    if line.length < min_length * line.height:
         return False
     x0, y0, x1, y1 = (max(round(value), 0) for value in line.box)
     grey = _halve(array[y0 : y1 + 1, x0 : x1 + 1].mean(axis=2))  # so that the grain of a scan does not count

@@ -179,6 +179,9 @@ MIN_LETTERS = 6  # of the samples: a single smudge is the same letter in every s
 MIN_RUN = 4  # equal characters in a row that two sizes must have in common: fewer occur by chance
 CLEAR_QUALITY = 0.95  # no other language is tried: wrong ones have up to 0.87, in a single line
 SURE_QUALITY = 0.99  # Tesseract is never certain
+SIGN_HEIGHTS = (40, 48, 32, 56)  # in all of which a sign is read: wrong languages agreed in three of them at most
+MIN_SIGN_LETTERS, MIN_SIGN_SYLLABLES = 5, 2  # of a sign: Hebrew was read so in four of Thai; each of Hangul says more
+SIGN_SCORE = 0.9  # of what is read so
 MAX_DIGITS = 12  # of a line without letters: a longer one is a script that looks like digits, such as Georgian
 LATIN = "eng"  # read besides the language of the page, if its file is there
 
@@ -196,6 +199,9 @@ class Script:
     languages: tuple[str, ...]
     min_quality: float
     takes_latin: bool = False  # whether reading English besides leaves the script's own letters as they are
+    spaced: bool = (
+        True  # whether blanks separate its words: Tesseract puts some between letters of those that have none
+    )
 
 
 _CYRILLIC = Script("\u0400-\u052f", ("rus", "ukr", "bul", "srp", "bel", "mkd", "Cyrillic"), 0.8, takes_latin=True)
@@ -207,7 +213,7 @@ _SCRIPTS = (
     Script("\u0590-\u05ff", ("heb", "Hebrew"), 0.7, True),
     Script("\u0370-\u03ff\u1f00-\u1fff\u00b5", ("ell", "Greek"), 0.8),
     Script("\u0900-\u097f", ("hin", "mar", "nep", "Devanagari"), 0.6),
-    Script("\u0e00-\u0e7f", ("tha", "Thai"), 0.6),
+    Script("\u0e00-\u0e7f", ("tha", "Thai"), 0.6, spaced=False),
 )
 # Languages of jobs (ISO 639-1) and Tesseract's, where these are not the same.
 _CODES = {"ru": "rus", "uk": "ukr", "bg": "bul", "sr": "srp", "be": "bel", "mk": "mkd", "ko": "kor", "ar": "ara"}
@@ -292,6 +298,31 @@ def read(
         or _measure_likeness([(texts[index], other)]) < script.min_quality
     }
     return [None if not text or index in untrusted else text for index, text in enumerate(texts)]
+
+
+def read_sign(engine: Tesseract, strips: Sequence[Array], hint: str | None) -> list[tuple[str, PageLanguage] | None]:
+    """Read lines with too few letters to choose a language by: those that a single one reads alike in all sizes."""
+    trimmed, found = [trim(strip) for strip in strips], [list[PageLanguage]() for _ in strips]
+    for name in list_candidates(engine.languages, hint):
+        for own in _find_stable(engine, trimmed, name):
+            found[own].append(PageLanguage(name, SIGN_SCORE))
+    lines: list[tuple[str, PageLanguage] | None] = []
+    for strip, languages in zip(strips, found, strict=True):
+        text = read(engine, [strip], languages[0])[0] if len(languages) == 1 else None
+        lines.append((text, languages[0]) if text else None)
+    return lines
+
+
+def _find_stable(engine: Tesseract, strips: Sequence[Array], name: str) -> list[int]:
+    """The numbers of the strips in which a language reads the same letters of its script in all sizes."""
+    seen: dict[int, str] = {}
+    for height in SIGN_HEIGHTS:
+        tried = list(seen) if height != SIGN_HEIGHTS[0] else list(range(len(strips)))
+        texts = _read_texts(engine, [strips[number] for number in tried], name, height) if tried else []
+        letters = {number: "".join(text.casefold().split()) for number, text in zip(tried, texts, strict=True)}
+        seen = {number: text for number, text in letters.items() if text and seen.get(number, text) == text}
+    least = MIN_SIGN_SYLLABLES if name in _HANGUL.languages else MIN_SIGN_LETTERS
+    return [n for n, text in seen.items() if count_letters(text, name) >= least and _measure_share(text, name) == 1]
 
 
 def _read_korean(
@@ -382,8 +413,21 @@ def _read_texts(engine: Tesseract, strips: Sequence[Array], names: str, height: 
     lines = _recognise_or_warn(engine, strips, names, height)
     script = _find_script(names.partition("+")[0])
     is_rtl = bool(_RTL.match(script.letters))
+    if not script.spaced:
+        lines = [_join_near(line, WORD_GAP * strip.shape[0]) for line, strip in zip(lines, strips, strict=True)]
     texts = [[" ".join("".join(glyph.text for glyph in word).split()) for word in line] for line in lines]
     return [" ".join(order_rtl(words) if is_rtl else words).strip() for words in texts]
+
+
+def _join_near(words: Sequence[list[Glyph]], gap: float) -> list[list[Glyph]]:
+    """The words of a line, with those joined that are less than a gap apart."""
+    joined: list[list[Glyph]] = []
+    for word in words:
+        if joined and word[0].x0 - max(glyph.x1 for glyph in joined[-1]) < gap:
+            joined[-1] = [*joined[-1], *word]
+        else:
+            joined.append(word)
+    return joined
 
 
 def order_rtl(words: Sequence[str]) -> list[str]:
