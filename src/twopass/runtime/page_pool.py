@@ -35,6 +35,7 @@ T = TypeVar("T")
 _CHILD_ENVIRONMENT = {
     **vendor_reports.SWITCHES,
     "OMP_NUM_THREADS": "1",  # there is one page worker per core already
+    "OPENCV_FOR_THREADS_NUM": "1",
     "PYTHONWARNINGS": "ignore",  # Pillow's warnings may quote text of the document
     # Fixed thresholds keep pixels in mmap. Otherwise glibc raises the threshold after the first large free, places
     # pixels in the heap between small objects, and keeps 8 MB per page.
