@@ -221,10 +221,15 @@ def find_blank(pixels: Pixels, boxes: Sequence[Box]) -> tuple[int, ...]:
     found = []
     for index, box in enumerate(boxes):
         x0, y0, x1, y1 = box.to_pixels(pixels.width, pixels.height)
-        part = array[y0:y1, x0:x1].reshape(-1, 3)
-        if not part.size or int((part.max(0).astype(int) - part.min(0)).max()) <= CONTRAST:
+        part = array[y0:y1, x0:x1]
+        # Nearly every box shows something, and a sixteenth of its pixels says so in little time.
+        if all(_is_blank(some) for some in (part[::4, ::4], part)):
             found.append(index)
     return tuple(found)
+
+
+def _is_blank(part: Array) -> bool:
+    return not part.size or int((part.max((0, 1)).astype(int) - part.min((0, 1))).max()) <= CONTRAST
 
 
 class _Eyes:

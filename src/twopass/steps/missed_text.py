@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count
+from itertools import chain, count, product
 from typing import NamedTuple
 
 import numpy as np
@@ -383,13 +383,15 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
 
 def _drop_overprints(words: TextLayer) -> TextLayer:
     """The words without those that are printed again where they stand, to look bold or by mistake."""
-    places: dict[str, list[Box]] = {}
+    places: dict[tuple[str, int, int], list[Box]] = {}  # by text and cell of a grid: a word may be on a page often
     kept = []
     for word in words:
-        same = places.setdefault(word.text, [])
-        if not any(max(abs(a - b) for a, b in zip(word.box, box, strict=True)) <= SAME_PLACE for box in same):
+        column, row = int(word.box.x0 / SAME_PLACE), int(word.box.y0 / SAME_PLACE)
+        cells = product((word.text,), (column - 1, column, column + 1), (row - 1, row, row + 1))
+        near = chain.from_iterable(places.get(cell, ()) for cell in cells)
+        if not any(max(abs(a - b) for a, b in zip(word.box, box, strict=True)) <= SAME_PLACE for box in near):
             kept.append(word)
-            same.append(word.box)
+            places.setdefault((word.text, column, row), []).append(word.box)
     return TextLayer.of(kept)
 
 

@@ -279,7 +279,8 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     image_share = measure_image_share(display_list)
     is_scalable = is_quick and turn is not None and image_share <= _SCALABLE_IMAGE_SHARE
     is_turned = False
-    if turn is None and measure_ink(array) >= BLANK_INK and (turn := orientation.detect_turn(array)):
+    ink = measure_ink(array)
+    if turn is None and ink >= BLANK_INK and (turn := orientation.detect_turn(array)):
         page.set_rotation((rotation_in + turn) % 360)
         array, is_turned = np.rot90(array, -turn // 90), True
     height, width = _write_pixels(array, request.buffer, request.max_bytes)
@@ -287,7 +288,6 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     drawing = Drawing(array, display_list, request.zoom, image_share, is_turned)
     pieces = hidden_words.split_words(blocks, words)
     layer = _to_layer(page, pieces)
-    ink = measure_ink(array)
     is_damaged = ink < BLANK_INK and any(fault.is_loss for fault in faults)  # words that stood on a lost scan are kept
     is_seen, unseen = hidden_words.look(page, drawing, layer, [] if is_damaged else [piece.style for piece in pieces])
     if optional_content.has_layers(page.parent):
