@@ -319,6 +319,32 @@ def test_a_shaded_header_ends_where_its_shade_ends() -> None:
     ]  # fmt: skip
 
 
+def test_labels_between_two_levels_of_a_header_span_both() -> None:
+    """Texts in the middle of the height of a header of two rows are no row of their own."""
+    texts = [("Europe", 70, 95), ("Kind", 0, 107), ("Sum", 150, 107), ("2024", 50, 119), ("2025", 90, 119)]
+    texts += [(text, 50 * n - 10 * (n == 2), y) for y in (150, 180) for n, text in enumerate(("Rope", "1", "2", "3"))]
+    grid = Grid((106.0, 118.0, 140.0, 170.0), (40.0, 80.0, 130.0))
+
+    _, _, cells, _ = build_cells(Rect(0, 92, 180, 195), grid, set_words(*texts))
+
+    spans = {cell.text: (cell.row, cell.row_span) for cell in cells if cell.row < 2}
+    assert (spans["Kind"], spans["Sum"], spans["Europe"], spans["2024"]) == ((0, 2), (0, 2), (0, 1), (1, 1))
+
+
+def test_an_amount_is_no_header_of_several_columns() -> None:
+    """A number beside an empty cell belongs to its column, wherever its middle is."""
+    texts = [("Item", 0, 95), ("Note", 48, 95), ("2024", 90, 95), ("2025", 130, 95)]
+    texts += [("Rope", 0, 115), ("9.1", 75, 115), ("8.2", 130, 115)]
+    for row in range(4):
+        y = 135.0 + 20 * row
+        texts += [("Tar", 0, y), ("7", 48, y), ("1.5", 90, y), ("2.5", 130, y)]
+    grid = Grid(tuple(109.0 + 20 * row for row in range(5)), (40.0, 74.0, 122.0))
+
+    _, _, cells, _ = build_cells(Rect(0, 92, 160, 210), grid, set_words(*texts))
+
+    assert [(cell.col, cell.col_span) for cell in cells if cell.text == "9.1"] == [(2, 1)]
+
+
 def test_a_unit_behind_numbers_is_no_column() -> None:
     """Amounts that end above each other, with the same sign behind each of them, are one column."""
     words = []

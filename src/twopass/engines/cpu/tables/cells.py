@@ -6,6 +6,7 @@ centred over several columns, is one cell.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ _Slots = Mapping[_Slot, Sequence[StyledWord]]
 _Phrases = Sequence[list[StyledWord]]
 _Extent = tuple[int, int, int, int]  # the first row and column, and those behind the last ones
 
+MIN_AMOUNTS = 2  # of a row below the header
+_AMOUNT = re.compile(r"\d[.,]\d")
 STRADDLE = 0.25  # of a word's height on both sides of a row line, for a text centred between two rows
 
 
@@ -65,7 +68,7 @@ def _find_centred_pairs(lines: TableLines, slots: _Slots, phrases: _Phrases) -> 
     header = grid_lines.find_header_rule(lines.ys, lines.xs)
     labels = {id(phrase) for phrase in _find_lone_phrases(slots, phrases)}
     texts = _find_texts(lines, [p for p in phrases if id(p) not in labels or _find_row(p, lines) < header])
-    rows = min(MAX_HEADER_LINES, int(headers.MAX_HEADER_SHARE * lines.ys.slots))
+    rows = min(MAX_HEADER_LINES, int(headers.MAX_HEADER_SHARE * lines.ys.slots), _find_data(lines, phrases))
     ruled = {(t.level, t.col): span for t in texts if t.level < rows and (span := _find_ruled_span(t, lines, texts))}
     spans = headers.find_spans(texts, lines.xs.slots, rows, ruled)
     for text, (first, last) in spans.items():
@@ -76,6 +79,12 @@ def _find_centred_pairs(lines: TableLines, slots: _Slots, phrases: _Phrases) -> 
         below = (row + 1, col)
         if below[0] < lines.ys.slots and not slots.get(below) and _stands_on_line(words, lines, row + 1):
             yield (row, col), below
+
+
+def _find_data(lines: TableLines, phrases: _Phrases) -> int:
+    """The first row with amounts, which no header has; years and other plain numbers are none."""
+    amounts = Counter(_find_row(p, lines) for p in phrases if all(map(is_number, p)) and _AMOUNT.search(p[0].text))
+    return min((row for row, count in amounts.items() if count >= MIN_AMOUNTS), default=lines.ys.slots)
 
 
 def _find_label_pairs(lines: TableLines, slots: _Slots, phrases: _Phrases) -> Iterator[tuple[_Slot, _Slot]]:

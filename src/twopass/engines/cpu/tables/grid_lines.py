@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 
-from twopass.document import Rect
+from twopass.document import Rect, enclose
 from twopass.engines.cpu.content import Grid, Shade, StyledWord
 from twopass.engines.cpu.tables import headers
 from twopass.engines.cpu.tables.phrases import CUT, Phrase, choose_columns, find_phrases, find_slot
@@ -23,6 +23,7 @@ MIN_RULED_HEIGHT, MIN_RULED_WIDTH = 0.4, 0.25  # of the table's height and width
 MIN_SEPARATED = 0.6  # of neighbouring phrases: if rules stand between fewer, the columns are not ruled
 MIN_NUMBERS = 2  # columns with numbers on two lines that are therefore two rows
 ROW_REACH = 5.0  # points: half the height of a line of text, which a row line may cut
+MIN_LEVELS, CENTRED = 3, 2.0  # rows, and points from the middle of two rows: of a label that stands between them
 MIN_SHADE_SHARE = 0.5  # of a row's area, for its color
 MANY_MORE = 1.6  # times as many rows or columns as rules make: the rules separate groups of them
 
@@ -100,8 +101,22 @@ def _join_header_lines(ys: AxisLines, xs: AxisLines, words: Sequence[StyledWord]
         for row in range(bottom - 1)
         if ys.rules[row + 1] is None and colors[row] == colors[row + 1] and not is_divided(row)
     }
+    if _has_label_between(ys, texts):
+        dropped.add(1)
     kept = [index for index in range(len(ys.positions)) if index not in dropped]
     return AxisLines(tuple(ys.positions[index] for index in kept), tuple(ys.rules[index] for index in kept))
+
+
+def _has_label_between(ys: AxisLines, texts: Sequence[headers.Text]) -> bool:
+    """Whether the second row is a part of the first: labels in the middle of the height of two levels beside them."""
+    if ys.slots <= MIN_LEVELS or ys.rules[1] or ys.rules[2]:
+        return False
+    upper, middle, lower = ([text for text in texts if text.level == level] for level in range(3))
+    cols = [{text.col for text in own} for own in (upper, middle, lower)]
+    if not (middle and cols[0] & cols[2]) or cols[1] & (cols[0] | cols[2]):
+        return False
+    centres = [enclose([text.box for text in own]).centre[1] for own in (upper, middle, lower)]
+    return abs(centres[1] - (centres[0] + centres[2]) / 2) <= CENTRED
 
 
 def find_color(bounds: Rect, shades: Sequence[Shade]) -> int | None:
