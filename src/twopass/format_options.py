@@ -39,7 +39,7 @@ class Furniture(StrEnum):
     """What becomes of running headers, running footers and page numbers in the text formats.
 
     `auto` leaves out what three pages repeat, and page numbers; `keep` nothing; `omit` also what is only labelled as a
-    header or footer.
+    header or footer, and logos in the margins.
     """
 
     AUTO = "auto"
