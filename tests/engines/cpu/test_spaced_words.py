@@ -223,18 +223,30 @@ def test_words_of_handwriting_are_not_joined() -> None:
 def test_marks_of_their_own_belong_to_the_words_before_them() -> None:
     """273,418,905 and a raised 1 as two texts, with or without space between them; a smaller word is no mark.
 
-    Nor is the text behind a drop cap.
+    Nor is the text behind a drop cap, and the mark of the next note stays before it.
     """
     number, name = (
         StyledWord(Rect(0, 0, 50, 10), "273,418,905", 0, 10),
         StyledWord(Rect(80, 0, 110, 10), "Borea", 1, 10),
     )
     marks = [StyledWord(Rect(52, -1, 56, 5), "1", 2, 6), StyledWord(Rect(110, -1, 113, 5), "b", 3, 6)]
+    notes = [StyledWord(Rect(0, 130, 30, 140), "2020.", 10, 10), StyledWord(Rect(33, 130, 36, 136), "b", 10, 10)]
+    notes[1] = replace(notes[1], runs=(StyledRun(0, 1, "^"),))
     cap = [StyledWord(Rect(0, 70, 30, 110), "T", 8, 46), StyledWord(Rect(31, 70, 36, 80), "o", 9, 10)]
     line = [StyledWord(Rect(0, 48, 50, 58), "clean", 6, 10), StyledWord(Rect(52, 47, 56, 53), "4", 6, 10)]
     line[1] = replace(line[1], runs=(StyledRun(0, 1, "^"),))
     others = [StyledWord(Rect(0, 24, 50, 34), "61,002", 4, 10), StyledWord(Rect(52, 28, 56, 34), "2", 5, 6)]
 
-    joined = spaced_words.join_marks([number, name, *marks, *others, *line, *cap])
+    joined = spaced_words.join_marks([number, name, *marks, *others, *line, *cap, *notes])
 
-    assert [word.written for word in joined] == ["273,418,905¹", "Boreaᵇ", "61,002", "2", "clean⁴", "T", "o"]
+    assert [word.written for word in joined] == [
+        "273,418,905¹",
+        "Boreaᵇ",
+        "61,002",
+        "2",
+        "clean⁴",
+        "T",
+        "o",
+        "2020.",
+        "b",
+    ]

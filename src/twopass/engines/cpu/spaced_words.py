@@ -32,10 +32,11 @@ MAX_SIGN_GAP = 0.2  # of the type size: a space has 0.25 and more
 CJ_GAP = 0.5  # of the type size: Chinese and Japanese letters closer than this have no space between them
 MIN_STACKED, SAME_CENTRE, STACKED_GAP = 3, 0.3, 1.0  # rows of a letter each; of the type size
 MIN_MARK_SIZE, MAX_MARK_SIZE = 0.45, 0.85  # of the type size of a word, for a mark above its end
-MARK_GAP = 0.4  # of that size, for the space between them
+MARK_GAP, CLOSE_GAP = 0.4, 0.15  # of that size, for the space between them; behind a sentence, the next note begins
 MIN_RISE, MAX_RISE = 0.15, 0.8  # of that size, from its baseline up to that of a mark
 MAX_MARKS = 500  # of a page: more are the ticks of a plot
 _MARK, _NO_HOST = re.compile(r"\d{1,2}(?:,\d{1,2})*|[a-z]|[*†‡§]{1,2}"), "=+−×/<>|([{^_"
+_ENDS = ".;:!?"
 _CLOSING, _OPENING = re.compile(r"(?:[.,;:!?]|[)\]}”’»]+[.,;:!?]?)"), re.compile(r"[(\[{“‘„«]+")
 _INNER = "-\u2010\u2011\u2013.,:;&'\u2019!?/"
 _LEADERS = ". ·…"
@@ -93,7 +94,8 @@ def _is_raised(word: StyledWord) -> bool:
 
 def _is_marked_by(host: StyledWord, mark: StyledWord) -> bool:
     """Whether a mark stands behind a word, in smaller type, and its baseline is above that of the word."""
-    is_beside = abs(mark.box.x0 - host.box.x1) <= MARK_GAP * host.size
+    gap = abs(mark.box.x0 - host.box.x1)
+    is_beside = gap <= (CLOSE_GAP if host.text[-1:] in _ENDS else MARK_GAP) * host.size
     if not is_beside or not host.upright or _is_raised(host) or not host.text[-1:].strip(_NO_HOST):
         return False
     if _is_raised(mark):
