@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,27 @@ LINE = 1.25  # of the type size
 
 
 @dataclass(frozen=True)
+class Setting:
+    """How text is set: in another way for each seed, to measure scans that no threshold was chosen by."""
+
+    seed: int = 0
+    font: str = ""
+    scale: float = 1.0
+    gutter: float = GUTTER
+
+    @classmethod
+    def draw(cls, seed: int) -> Setting:
+        if not seed:
+            return cls()
+        draw = random.Random(seed)
+        return cls(seed, draw.choice(("sans-serif", "serif")), draw.uniform(0.9, 1.15), draw.uniform(0.85, 1.3))
+
+    @property
+    def css(self) -> str:
+        return f"font-family:{self.font};" if self.font else ""
+
+
+@dataclass(frozen=True)
 class Language:
     """A language: its code, Tesseract's, and sentences to draw, in which `|` is where a line may break."""
 
@@ -30,6 +51,7 @@ class Language:
     sentences: tuple[str, ...]
     rtl: bool = False
     spaced: bool = True  # whether blanks separate its words
+    setting: Setting = Setting()
 
 
 @dataclass(frozen=True)
@@ -138,32 +160,45 @@ LANGUAGES = (
         ),
         spaced=False,
     ),
+    Language(
+        "hi",
+        "hin",
+        (
+            "जल विभाग दो झरनों और एक गहरे कुएँ से नगर के निवासियों को पानी देता है।",
+            "परिषद हर वसंत में माप के परिणाम देखती है और समाचार पत्र में छापती है।",
+            "पंप चलाने से पहले और एक घंटे के बाद पानी का स्तर मापा जाता है।",
+            "किसी को आशा नहीं थी कि पुरानी क्रेन बिना किसी टिप्पणी के जाँच में सफल होगी।",
+            "मछुआरे शिकायत करते हैं कि बर्फ का गोदाम दोपहर में बंद हो जाता है।",
+        ),
+    ),
 )
 ENGLISH = LANGUAGES[0]
 
 
-def draw_all() -> Iterator[Scan]:
+def draw_all(seed: int = 0) -> Iterator[Scan]:
     """Every kind in English; the kinds that depend on the script in the other languages."""
-    for language in LANGUAGES:
-        all_columns = (2, 3, 4, 5) if language is ENGLISH else (3,)
+    setting = Setting.draw(seed)
+    for language in (replace(one, setting=setting) for one in LANGUAGES):
+        is_english = language.code == ENGLISH.code
+        all_columns = (2, 3, 4, 5) if is_english else (3,)
         for count in all_columns:
             yield draw_columns(language, count)
-        if language is ENGLISH:
+        if is_english:
             yield draw_spread(language)
             yield draw_photo(language)
             yield draw_photo(language, straddles=True)
             yield draw_headed_columns(language)
-        for aspect in (8, 20) if language is ENGLISH else (16,):
+        for aspect in (8, 20) if is_english else (16,):
             yield draw_strip(language, aspect)
         yield draw_thin(language)
-        for degree in (1, 2, 3) if language is ENGLISH else (2,):
+        for degree in (1, 2, 3) if is_english else (2,):
             yield draw_noisy(language, degree)
 
 
 def _compose(language: Language, count: int, seed: int) -> str:
     """`count` sentences in an order of this seed, so that columns differ."""
     chosen: list[str] = []
-    draw = random.Random(f"{language.code} {seed}")
+    draw = random.Random(f"{language.code} {seed + 100 * language.setting.seed}")
     while len(chosen) < count:
         chosen += draw.sample(language.sentences, len(language.sentences))
     return (" " if language.spaced or language.code == "th" else "").join(chosen[:count])
@@ -180,6 +215,7 @@ class Sheet:
     def write(self, box: Sequence[float], text: str, size: float, style: str = "") -> float:
         """Write a paragraph, cut to the sentences that fit into the box; returns how far down it reaches."""
         self.truth.append(text.replace("|", ""))
+        style = self.language.setting.css + style
         text = text.replace("|", "\u200b")
         direction = "rtl" if self.language.rtl else "ltr"
         css = f"font-size:{size}pt;line-height:{LINE};text-align:justify;margin:0;{style}"
@@ -213,8 +249,10 @@ def _place_columns(
 
 def draw_columns(language: Language, count: int) -> Scan:
     """Columns with narrow gutters."""
-    sheet, size = Sheet(language), 9.0
-    for number, (x0, x1) in enumerate(_place_columns(language, count, MARGIN, WIDTH - MARGIN, GUTTER * size)):
+    sheet, size = Sheet(language), 9.0 * language.setting.scale
+    for number, (x0, x1) in enumerate(
+        _place_columns(language, count, MARGIN, WIDTH - MARGIN, language.setting.gutter * size)
+    ):
         _fill(sheet, (x0, TOP, x1, HEIGHT - TOP), size, seed=number)
     return sheet.finish(f"columns {count}")
 
@@ -236,9 +274,11 @@ def _fill(sheet: Sheet, box: Sequence[float], size: float, seed: int) -> None:
 
 def draw_headed_columns(language: Language) -> Scan:
     """Three columns below a headline, and articles with headings within columns."""
-    sheet, size = Sheet(language), 9.0
+    sheet, size = Sheet(language), 9.0 * language.setting.scale
     sheet.write((MARGIN, TOP, WIDTH - MARGIN, TOP + 30), "Tender for the northern pier closed", 20, "font-weight:bold")
-    for number, (x0, x1) in enumerate(_place_columns(language, 3, MARGIN, WIDTH - MARGIN, GUTTER * size)):
+    for number, (x0, x1) in enumerate(
+        _place_columns(language, 3, MARGIN, WIDTH - MARGIN, language.setting.gutter * size)
+    ):
         middle = 180 + 30 * number
         _fill(sheet, (x0, TOP + 36, x1, middle), size, seed=number)
         sheet.write(
@@ -250,10 +290,12 @@ def draw_headed_columns(language: Language) -> Scan:
 
 def draw_spread(language: Language) -> Scan:
     """Two pages of two columns each, with the shadow of the fold between them."""
-    sheet, size = Sheet(language, 842, HEIGHT), 9.0
+    sheet, size = Sheet(language, 842, HEIGHT), 9.0 * language.setting.scale
     for page in (0, 1):
         left = MARGIN + 421 * page
-        for number, (x0, x1) in enumerate(_place_columns(language, 2, left, left + 421 - 1.5 * MARGIN, GUTTER * size)):
+        for number, (x0, x1) in enumerate(
+            _place_columns(language, 2, left, left + 421 - 1.5 * MARGIN, language.setting.gutter * size)
+        ):
             _fill(sheet, (x0, TOP, x1, HEIGHT - TOP), size, seed=2 * page + number)
     scan = sheet.finish("spread")
     distance = np.abs(np.arange(scan.pixels.shape[1]) - scan.pixels.shape[1] / 2)
@@ -263,8 +305,8 @@ def draw_spread(language: Language) -> Scan:
 
 def draw_photo(language: Language, straddles: bool = False) -> Scan:
     """Three columns with a photograph in the middle one, or across two of them."""
-    sheet, size = Sheet(language), 9.0
-    places = _place_columns(language, 3, MARGIN, WIDTH - MARGIN, GUTTER * size)
+    sheet, size = Sheet(language), 9.0 * language.setting.scale
+    places = _place_columns(language, 3, MARGIN, WIDTH - MARGIN, language.setting.gutter * size)
     photo = (places[1][0], 150, places[2 if straddles else 1][1], 260)
     sheet.add_picture(photo, seed=1)
     for number, (x0, x1) in enumerate(places):
@@ -291,7 +333,7 @@ def draw_strip(language: Language, aspect: float) -> Scan:
 def draw_thin(language: Language) -> Scan:
     """A page in black and white whose strokes are one pixel wide."""
     sheet = Sheet(language)
-    _fill(sheet, (MARGIN, TOP, WIDTH - MARGIN, HEIGHT / 2), 11, seed=0)
+    _fill(sheet, (MARGIN, TOP, WIDTH - MARGIN, HEIGHT / 2), 11 * language.setting.scale, seed=0)
     scan = sheet.finish("thin strokes")
     return Scan(scan.kind, language, np.where(scan.pixels < 70, 0, 255).astype(np.uint8), scan.truth)
 
@@ -299,11 +341,13 @@ def draw_thin(language: Language) -> Scan:
 def draw_noisy(language: Language, degree: int) -> Scan:
     """A paragraph that is grainy, blurred and skewed, in three degrees."""
     sheet = Sheet(language)
-    _fill(sheet, (MARGIN + 20, TOP + 20, WIDTH - MARGIN - 20, HEIGHT - 2 * TOP), 11, seed=0)
+    _fill(sheet, (MARGIN + 20, TOP + 20, WIDTH - MARGIN - 20, HEIGHT - 2 * TOP), 11 * language.setting.scale, seed=0)
     scan = sheet.finish(f"noise {degree}")
     image = Image.fromarray(scan.pixels).rotate(
         (0.4, -1.2, 2.5)[degree - 1], Image.Resampling.BICUBIC, fillcolor="white"
     )
     blurred = np.asarray(image.filter(ImageFilter.GaussianBlur(0.4 * degree)), np.float64)
-    grain = np.random.default_rng(degree).normal(-6 * degree, 9 * degree, (*blurred.shape[:2], 1))
+    grain = np.random.default_rng(degree + 100 * language.setting.seed).normal(
+        -6 * degree, 9 * degree, (*blurred.shape[:2], 1)
+    )
     return Scan(scan.kind, language, np.clip(0.92 * blurred + grain, 0, 255).astype(np.uint8), scan.truth)

@@ -1,6 +1,6 @@
 """Read drawn scans with the cpu engine and with Tesseract: characters right, word order, time, confidence.
 
-    python -m scripts.bench scans [--only KIND] [--pictures FOLDER] [--json FILE]
+    python -m scripts.bench scans [--only KIND] [--seed N] [--pictures FOLDER] [--json FILE]
 
 Tesseract is Debian's `tesseract`, told the right language; it is left out where it is not installed.
 """
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
     options = _parse(arguments)
     rows: list[Row] = []
     engine = scripts.open_tesseract(tesseract.find_folder())
-    for scan in draw_all():
+    for scan in draw_all(options.seed):
         if options.only and options.only not in f"{scan.kind} {scan.language.code}":
             continue
         rows.append(_read_ours(scan, engine, options.pictures))
@@ -77,6 +77,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", help="scans whose kind and language have this text")
     parser.add_argument("--ours", action="store_true", help="without Tesseract")
     parser.add_argument("--pictures", type=Path, help="a folder for the pages with boxes in reading order")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="draw the same kinds in another type, size, gutter and order of sentences"
+    )
     parser.add_argument("--json", type=Path)
     return parser.parse_args(arguments)
 
