@@ -28,7 +28,10 @@ ROWS = (
     ("Petrel", "2,250.75"),
     ("Kittiwake", "963.40"),
 )
-SHIFTS: Mapping[str, str] = MappingProxyType({"letters and digits": "ld", "letters": "l", "digits": "d"})
+SHIFTS: Mapping[str, str] = MappingProxyType(
+    {"letters and digits": "ld", "letters": "l", "digits": "d", "e, o, 4 and 9": "s"}
+)
+SWAPS: Mapping[str, str] = MappingProxyType({"e": "o", "o": "e", "4": "9", "9": "4"})
 PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"paragraph": PARAGRAPH, "column": tuple(number for _, number in ROWS), "heading": (HEADING,)}
 )
@@ -58,22 +61,26 @@ def draw(place: str, font: str | None, shift: str = "ld") -> bytes:
 
 
 def _shift(page: pymupdf.Page, name: str, kinds: str) -> None:
-    """Let a font name the letter or digit three places behind each one that it draws."""
-    codes = {}
+    """Let a font name the letter or digit three places behind each one that it draws, or swap a few of them."""
+    codes = {ord(one): ord(other) for one, other in SWAPS.items() if "s" in kinds}
     for first, last, kind in (("a", "z", "l"), ("A", "Z", "l"), ("0", "9", "d")):
         count = ord(last) - ord(first) + 1
         for n in range(count if kind in kinds else 0):
             codes[ord(first) + n] = ord(first) + (n + 3) % count
-    named = {code: codes.get(code, code) for code in range(33, 127)}
-    rows = "\n".join(f"<{code:02x}> <{character:04x}>" for code, character in named.items())
+    (font,) = (found[0] for found in page.get_fonts() if found[4] == name)
+    name_characters(page.parent, font, {code: codes.get(code, code) for code in range(33, 127)}, digits=2)
+
+
+def name_characters(pdf: pymupdf.Document, font: int, named: Mapping[int, int], digits: int) -> None:
+    """Let a font name these characters for its codes, which have so many hexadecimal digits."""
+    rows = "\n".join(f"<{code:0{digits}x}> <{character:04x}>" for code, character in named.items())
     content = (
         "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /Shifted def /CMapType 2 def\n"
-        f"1 begincodespacerange <00> <ff> endcodespacerange\n{len(named)} beginbfchar\n{rows}\nendbfchar\n"
+        f"1 begincodespacerange <{'0' * digits}> <{'f' * digits}> endcodespacerange\n"
+        f"{len(named)} beginbfchar\n{rows}\nendbfchar\n"
         "endcmap CMapName currentdict /CMap defineresource pop end end"
     )
-    pdf = page.parent
     xref = pdf.get_new_xref()
     pdf.update_object(xref, "<<>>")
     pdf.update_stream(xref, content.encode())
-    (font,) = (found[0] for found in page.get_fonts() if found[4] == name)
     pdf.xref_set_key(font, "ToUnicode", f"{xref} 0 R")

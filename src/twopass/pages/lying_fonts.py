@@ -6,8 +6,9 @@ whose widths are not those of the characters. The recogniser decides, about digi
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -25,6 +26,8 @@ from twopass.text.confidence import measure_plausibility
 
 MIN_SENSELESS = 0.02  # of a font's characters: control and private characters, and those without a name
 MIN_PLAUSIBLE, MIN_JUDGED = 0.75, 3  # share of a font's words that a language may have, and words needed to say so
+# Share of words that a language may have, of so many; share of characters without a meaning, so many in a word.
+MAX_NONSENSE, MIN_SENSE, MAX_UNNAMED, MIN_UNNAMED = 0.4, 6, 0.5, 3
 MAX_DEVIATION, MIN_WORDS = (
     0.05,
     4,
@@ -39,7 +42,10 @@ MIN_SCORE = 0.85  # of the recogniser
 MIN_HEIGHT = 8.0  # pixels of a word that can be read
 HONEST, LYING = 0.75, 0.65  # share of letters on which a font and its pixels agree
 MAX_WRONG_DIGITS = 0.5
-_USUAL_ADVANCE = 0.5
+# How often a letter and a digit, which is read better, stand for another: to look at more words, and to be sure.
+SUSPICIOUS_SWAPS, SURE_SWAPS, SWAP_SHARE = (2, 1), (4, 2), 0.85
+_ALIKE = ("il1jtf", "o0q", "ce", "uvy", "nhm", "s5", "b68", "z2", "gq9", "17")  # for the recogniser
+_USUAL_ADVANCE, _LAST_STANDARD = 0.5, 0x530  # of characters that standard fonts lack; behind Latin, Greek, Cyrillic
 _MARGIN, _GAP, _HEIGHT = 0.12, 0.4, 40  # of a word's height, around it and between two; pixels of a sample
 
 
@@ -60,12 +66,47 @@ class FontWord(NamedTuple):
     width: float
 
 
+class _Reading(NamedTuple):
+    """A sample as its font names it, and as the recogniser reads it; nothing if it is not sure."""
+
+    own: str
+    read: str
+
+
 @dataclass(frozen=True)
 class Fonts:
-    """The fonts of a page by what the pixels say about them; others were not compared."""
+    """The fonts of a page by what the pixels say about them; others were not compared.
+
+    Of those that are `unsure`, hardly a word makes sense, and the pixels could not tell.
+    """
 
     lying: frozenset[str] = frozenset()
     honest: frozenset[str] = frozenset()
+    unsure: frozenset[str] = frozenset()
+
+    @property
+    def wrong(self) -> frozenset[str]:
+        """Those whose words are not to be used."""
+        return self.lying | self.unsure
+
+
+def separate_names(page: Any) -> None:
+    """Give each embedded font of a page a name of its own, in memory: of two with one name, one may lie.
+
+    The others keep theirs, by which MuPDF finds what draws them.
+    """
+    pdf, known = page.parent, set[str]()
+    for xref, extension, _, name, *_ in page.get_fonts():
+        if name in known and extension != "n/a":
+            descendant = re.match(r"\[? ?(\d+)", pdf.xref_get_key(xref, "DescendantFonts")[1])
+            own = int(descendant[1]) if descendant else xref
+            pdf.xref_set_key(own, "BaseFont", f"/{_write_prefix(xref)}+{name.replace(' ', '#20')}")
+        known.add(name)
+
+
+def _write_prefix(number: int) -> str:
+    """Six letters, as those before the names of subset fonts."""
+    return "".join(chr(ord("A") + number // 26**place % 26) for place in range(6))
 
 
 @contextmanager
@@ -87,20 +128,79 @@ def examine(words: Sequence[FontWord], array: Array, compare_all: bool = False) 
         by_font[word.font].append(word)
     doubtful = {font for font, own in by_font.items() if _is_doubtful(own)}
     chosen = doubtful | (_find_common(by_font) if compare_all else set())
-    samples = [(font, sample) for font in sorted(chosen) for sample in _sample(by_font[font], font in doubtful)]
-    readings = ocr.recognise([_draw(sample, array) for _, sample in samples]) if samples else []
-    found: dict[str, list[Verdict]] = defaultdict(list)
-    for (font, sample), (text, score) in zip(samples, readings, strict=True):
-        found[font].append(_judge("".join(word.text for word in sample), text if score >= MIN_SCORE else ""))
-    lying = {font for font, verdicts in found.items() if Verdict.LYING in verdicts}
-    honest = {font for font, verdicts in found.items() if Verdict.HONEST in verdicts} - lying
-    return Fonts(frozenset(lying), frozenset(honest))
+    read = _read([(font, row) for font in sorted(chosen) for row in _sample(by_font[font], font in doubtful)], array)
+    verdicts = {font: {_judge(*reading) for reading in own} for font, own in read.items()}
+    lying = {font for font, own in verdicts.items() if Verdict.LYING in own}
+    honest = {font for font, own in verdicts.items() if Verdict.HONEST in own} - lying
+    swapped = _find_swapped({font: read[font] for font in sorted(read.keys() - lying)}, by_font, array)
+    lying, honest = lying | swapped, honest - swapped
+    unsure = {font for font in doubtful - lying - honest if _makes_no_sense(by_font[font])}
+    return Fonts(frozenset(lying), frozenset(honest), frozenset(unsure))
+
+
+def _read(samples: Sequence[tuple[str, Sequence[FontWord]]], array: Array) -> dict[str, list[_Reading]]:
+    readings = ocr.recognise([_draw(row, array) for _, row in samples]) if samples else []
+    found: dict[str, list[_Reading]] = defaultdict(list)
+    for (font, row), (text, score) in zip(samples, readings, strict=True):
+        found[font].append(_Reading("".join(word.text for word in row), text if score >= MIN_SCORE else ""))
+    return found
 
 
 def _find_common(by_font: dict[str, list[FontWord]]) -> set[str]:
     lengths = {font: sum(len(word.text) for word in own) for font, own in by_font.items()}
     common = sorted(lengths, key=lambda font: -lengths[font])[:MAX_FONTS]
     return {font for font in common if lengths[font] >= MIN_SHARE * sum(lengths.values())}
+
+
+# ---- single characters ----
+
+
+def _find_swapped(
+    read: Mapping[str, Sequence[_Reading]], by_font: Mapping[str, Sequence[FontWord]], array: Array
+) -> set[str]:
+    """Those of the fonts in which the pixels show another character wherever a certain one is named.
+
+    What the first samples suggest is looked for in more words: the recogniser confuses characters, too.
+    """
+    suspects = {font: swaps for font, own in read.items() if (swaps := _find_swaps(own, *SUSPICIOUS_SWAPS))}
+    if not suspects:
+        return set()
+    rows = []
+    for font, swaps in suspects.items():
+        named = "".join(one for one, _ in swaps)
+        words = [word for word in by_font[font] if any(character in named for character in word.text.lower())]
+        rows += [(font, row) for row in _sample(words, is_doubtful=True)]
+    more = _read(rows, array)
+    found = {font: _find_swaps([*read[font], *more[font]], *SURE_SWAPS) for font in suspects}
+    return {font for font, swaps in suspects.items() if swaps & found[font]}
+
+
+def _find_swaps(readings: Sequence[_Reading], letters: int, digits: int) -> set[tuple[str, str]]:
+    """Characters with those that the pixels show in their place, at least so often, and nearly always."""
+    pairs = Counter(pair for reading in readings for pair in _align(reading))
+    named, shown = Counter[str](), Counter[str]()
+    for (one, other), count in pairs.items():
+        named[one] += count
+        shown[other] += count
+    return {
+        (one, other)
+        for (one, other), count in pairs.items()
+        if one != other
+        and count >= (digits if one.isdecimal() and other.isdecimal() else letters)
+        and count >= SWAP_SHARE * min(named[one], shown[other])
+        and not any(one in group and other in group for group in _ALIKE)
+    }
+
+
+def _align(reading: _Reading) -> Iterator[tuple[str, str]]:
+    """Yield each character of a sample with what is read in its place."""
+    own, read = _fold(reading.own), _fold(reading.read)
+    if len(own) == len(read):
+        yield from zip(own, read, strict=True)
+        return
+    for _, start, end, other, stop in SequenceMatcher(None, own, read, False).get_opcodes():
+        if end - start == stop - other:
+            yield from zip(own[start:end], read[other:stop], strict=True)
 
 
 # ---- signs that cost little ----
@@ -112,6 +212,15 @@ def _is_doubtful(words: Sequence[FontWord]) -> bool:
         return True
     plausibility, judged = measure_plausibility(text)
     return (judged >= MIN_JUDGED and plausibility < MIN_PLAUSIBLE) or _measure_deviation(words) > MAX_DEVIATION
+
+
+def _makes_no_sense(words: Sequence[FontWord]) -> bool:
+    text = " ".join(word.text for word in words)
+    plausibility, judged = measure_plausibility(text)
+    has_no_names = sum(map(prose.is_senseless, text)) > MAX_UNNAMED * len(text) and len(text) >= MIN_UNNAMED * len(
+        words
+    )
+    return (judged >= MIN_SENSE and plausibility < MAX_NONSENSE) or (has_no_names and len(words) >= MIN_JUDGED)
 
 
 def _measure_deviation(words: Sequence[FontWord]) -> float:
@@ -135,7 +244,7 @@ def _get_advances(font: str) -> dict[str, float]:
     import pymupdf
 
     opened = pymupdf.Font(font)
-    return {chr(code): opened.glyph_advance(code) for code in range(33, 0x180)}
+    return {chr(code): opened.glyph_advance(code) for code in range(33, _LAST_STANDARD) if opened.has_glyph(code)}
 
 
 # ---- pixels ----
@@ -145,7 +254,7 @@ def _sample(words: Sequence[FontWord], is_doubtful: bool) -> Iterator[list[FontW
     """Words of a font to read: those with most letters, and those with most digits, as many as make one short line."""
     letters = [word for word in words if _count_letters(word.text) >= MIN_READ]
     digits = [word for word in words if _count_digits(word.text) >= MIN_READ and not _count_letters(word.text)]
-    rows = [*_fill(letters, _count_letters, SAMPLES if is_doubtful else 1), *_fill(digits, _count_digits, 1)]
+    rows = [*_fill(letters, _count_letters, SAMPLES if is_doubtful else 1), *_fill(digits, _count_digits, SAMPLES)]
     yield from (row for row in rows if row)
 
 
@@ -158,7 +267,9 @@ def _fill(words: Sequence[FontWord], count: Any, rows: int) -> Iterator[list[Fon
         for word in left:
             if not row or sum(_measure_aspect(one) for one in (*row, word)) <= MAX_ASPECT:
                 row.append(word)
+        shown = {character for word in row for character in word.text}
         left = [word for word in left if word not in row]
+        left.sort(key=lambda word: -len(set(word.text) - shown))  # characters that were not sampled yet
         yield row
 
 

@@ -267,6 +267,7 @@ def draw_bare_pdf(request: DrawRequest) -> DrawResult:
 
 def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     check_images(page)
+    lying_fonts.separate_names(page)
     rotation_in, text = page.rotation, get_text_page(page)
     with full_font_names():
         blocks = text.extractDICT()["blocks"]
@@ -337,7 +338,7 @@ def _find_lying(layer: TextLayer, styles: Sequence[Style], drawing: Drawing) -> 
         for text, box, style in zip(layer.texts, boxes, styles, strict=False)
         if style.is_drawn and style.size > 0 and box.width >= box.height and not is_symbol_font(style.font)
     ]
-    lying = lying_fonts.examine(words, drawing.array).lying
+    lying = lying_fonts.examine(words, drawing.array).wrong
     return np.array([style.font in lying for style in styles] or [False] * len(layer), bool)
 
 

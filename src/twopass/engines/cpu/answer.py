@@ -96,11 +96,11 @@ def _score_of_pixels(words: Sequence[StyledWord]) -> dict[str, Any]:
 
 
 def _describe_fonts(words: Sequence[StyledWord], content: PageContent) -> dict[str, Any]:
-    """Whether nearly all words are in fonts that were compared with the pixels, or some are in one that lies."""
+    """Whether nearly all words are in fonts that were compared with the pixels, or some in one that may lie."""
     own = [word for word in words if not word.from_pixels]
     if content.via != "text_layer" or not own:
         return {}
-    if any(word.font in content.fonts.lying for word in own):
+    if any(word.font in content.fonts.wrong for word in own):
         return {"lies": True}
     compared = sum(len(word.text) for word in own if word.font in content.fonts.honest)
     return {"compared": True} if compared >= MIN_COMPARED * sum(len(word.text) for word in own) else {}

@@ -22,7 +22,7 @@ from twopass.engines.cpu import bidi, widgets
 from twopass.engines.cpu.content import StyledRun, StyledWord
 from twopass.engines.cpu.tables import rules
 from twopass.pages import source_files
-from twopass.pages.lying_fonts import full_font_names
+from twopass.pages.lying_fonts import full_font_names, separate_names
 from twopass.pages.text_layer import TextLayer
 from twopass.text import direction, quotes, symbol_fonts
 from twopass.text.prose import is_garbage
@@ -377,6 +377,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
         | pymupdf.TEXT_PRESERVE_IMAGES
         | pymupdf.TEXT_MEDIABOX_CLIP
     )
+    separate_names(page)
     textpage = page.get_textpage(flags=flags)
     with full_font_names():
         blocks = rules.trim_strokes(page, textpage.extractDICT()["blocks"])

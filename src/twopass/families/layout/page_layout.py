@@ -22,7 +22,7 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
                                                      font is broken,
                    "in_image"?: true,                or an image shows them
                    "compared"?: true,                its fonts were compared with the pixels, and are right
-                   "lies"?: true}],                  one of its fonts names wrong characters, which OCR could not read
+                   "lies"?: true}],                  one of its fonts names wrong characters, or may do so
         "from_pixels"?, "in_image"?, "compared"?, "lies"?: the same of a table
         "latex": str?,             of a formula whose geometry is clear
         "table": {"rows", "cols", "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
