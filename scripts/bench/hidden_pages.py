@@ -174,6 +174,11 @@ def _write_over_picture(line: Line) -> None:
     line.write(render_mode=3)
 
 
+def _write_over_texture(line: Line) -> None:
+    line.place_picture(draw_texture())
+    line.write(render_mode=3)
+
+
 def _write_white_on_rule(line: Line) -> None:
     """White letters below a rule that is drawn over their feet."""
     line.write(color=(1, 1, 1))
@@ -254,6 +259,7 @@ WAYS: Mapping[str, Draw] = MappingProxyType(
         "layer off by an expression": _switch_off_by_expression,
         "invisible mode over words": _write_over_words,
         "invisible mode over a picture": _write_over_picture,
+        "invisible mode over a texture": _write_over_texture,
         "white below a rule": _write_white_on_rule,
         "painted over and written again": _retype,
         "white below words": _write_white_below_words,
@@ -337,6 +343,17 @@ def _write_in_drawn_letters(line: Line) -> None:
     line.write(render_mode=3)
 
 
+def _write_in_picture(line: Line) -> None:
+    """A picture with texture and letters in it, and the invisible text that OCR wrote over them."""
+    with pymupdf.open() as pdf:
+        other = Line(pdf.new_page(width=line.page.rect.width, height=line.page.rect.height), line.text, line.font)
+        other.place_picture(draw_texture())
+        other.write(color=(1, 1, 1))
+        pixmap = other.page.get_pixmap(dpi=300, clip=line.around)
+    line.page.insert_image(line.around, pixmap=pixmap)
+    line.write(render_mode=3)
+
+
 def _cast_shadow(line: Line) -> None:
     shadow = Line(line.page, line.text, line.font)
     shadow.start += (0.09 * line.size, 0.09 * line.size)
@@ -389,6 +406,7 @@ SEEN: Mapping[str, Draw] = MappingProxyType(
         "layer on": lambda line: line.write(oc=line.page.parent.add_ocg("Final", on=True)),
         "2.1 points": _write_small,
         "upwards": _write_upwards,
+        "in a picture, invisible text over it": _write_in_picture,
         "with a shadow": _cast_shadow,
         "below a grid": _write_below_grid,
         "white in an outline": _write_white_in_outline,

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from twopass.document import Box
-from twopass.pages import own_ink
+from twopass.document import Box, Rect
+from twopass.pages import lying_fonts, own_ink
+from twopass.pages.lying_fonts import FontWord
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -31,6 +32,9 @@ MAX_SPECKS = 1  # pixels with contrast in the box of a word that cannot be seen
 MAX_CHANGE = 0.01  # of a box's pixels that text changes on a picture, by rounding: light thin letters change 0.1
 TOP, BOTTOM = 0.15, 0.12  # of a box's height that may hold strokes of the lines above and below
 BANDS = (0.44, 0.55, 0.66, 0.77)  # of the height: between two of them, every letter and digit has strokes
+ABOVE, BELOW = (-0.35, -0.1), (1.1, 1.35)  # of the height: bands in which a picture goes on, and text on paper does not
+ROW_PX, ROW_WORDS, MAX_ROWS = 6, 4, 12  # invisible words that are read: in one row, and rows of a page
+MIN_AGREEMENT = 0.5  # of what is read in place of invisible words with them
 BINS = 6  # columns of a box in which strokes are looked for
 MIN_SPREAD = 0.6  # of them with strokes in each band, in a word that stands on its letters: others are looked at again
 MIN_SIDE = 4.0  # pixels of the part that is looked at: scanners write words without height
@@ -283,13 +287,28 @@ class _Eyes:
         height = y1 - y0
         return _sum_boxes(sums, x0, x1, y0 + TOP * height, y1 - BOTTOM * height)
 
-    def _measure_spread(self, sums: Sums) -> npt.NDArray[np.float64]:
+    def _are_on_texture(self, invisible: Marks, edges: Sums) -> Marks:
+        """Of invisible words, those on pixels that do not read like them, and that go on above and below."""
+        doubtful = invisible & (self._measure_spread(edges, ABOVE) > MIN_SPREAD)
+        doubtful &= self._measure_spread(edges, BELOW) > MIN_SPREAD
+        indices = np.flatnonzero(doubtful).tolist()
+        rows = [list(group) for _, group in groupby(indices, key=lambda index: round(self._boxes[index, 3] / ROW_PX))]
+        words = [[self._to_font_word(index) for index in row][:ROW_WORDS] for row in rows[:MAX_ROWS]]
+        found = np.zeros_like(invisible)
+        for row, agreement in zip(rows, lying_fonts.measure_agreement(words, self._drawing.array), strict=False):
+            found[row] = agreement < MIN_AGREEMENT
+        return found
+
+    def _to_font_word(self, index: int) -> FontWord:
+        return FontWord(self._texts[index], Rect(*self._boxes[index].tolist()), "", 0.0)
+
+    def _measure_spread(self, sums: Sums, bands: Sequence[float]) -> npt.NDArray[np.float64]:
         """The share of each box's columns that have a marked pixel, in the band in which the fewest have: a rule has
         pixels in one band only.
         """
         x0, y0, x1, y1 = self._boxes.T
         sides = [x0 + n / BINS * (x1 - x0) for n in range(BINS + 1)]
-        edges = [y0 + share * (y1 - y0) for share in BANDS]
+        edges = [y0 + share * (y1 - y0) for share in bands]
         shares = [
             np.mean([_sum_boxes(sums, *across, *down) > 0 for across in pairwise(sides)], axis=0)
             for down in pairwise(edges)
@@ -301,13 +320,14 @@ class _Eyes:
 
         The doubtful ones are drawn words whose pixels do not look like theirs, and those on images or invisible.
         """
-        spread = self._measure_spread(edges)
+        spread = self._measure_spread(edges, BANDS)
         seen = self._is_drawn & ~hidden
         over = ~self._is_drawn & (self._share_with(seen) > OVER_WORDS)
         on_other_ink = ~self._is_drawn & (over | (spread < MIN_SPREAD))
         doubtful = seen & self._has_letters & ~self._is_clip & (spread < MIN_SPREAD)
         if self._drawing.is_scan:
             return on_other_ink
+        on_other_ink |= self._are_on_texture(~self._is_drawn & ~hidden & ~on_other_ink & self._has_letters, edges)
         if self._drawing.image_share:
             doubtful |= seen & ~self._is_clip
         if not doubtful.any():

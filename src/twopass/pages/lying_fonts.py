@@ -138,6 +138,15 @@ def examine(words: Sequence[FontWord], array: Array, compare_all: bool = False) 
     return Fonts(frozenset(lying), frozenset(honest), frozenset(unsure))
 
 
+def measure_agreement(rows: Sequence[Sequence[FontWord]], array: Array) -> list[float]:
+    """How far the pixels of each row of words read as the words do: 1 for all letters, 0 for none."""
+    readings = ocr.recognise([_draw(row, array) for row in rows]) if rows else []
+    texts = [_fold("".join(word.text for word in row)) for row in rows]
+    return [
+        SequenceMatcher(None, own, _fold(text), False).ratio() for own, (text, _) in zip(texts, readings, strict=True)
+    ]
+
+
 def _read(samples: Sequence[tuple[str, Sequence[FontWord]]], array: Array) -> dict[str, list[_Reading]]:
     readings = ocr.recognise([_draw(row, array) for _, row in samples]) if samples else []
     found: dict[str, list[_Reading]] = defaultdict(list)
