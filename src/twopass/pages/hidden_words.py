@@ -82,9 +82,9 @@ class Reason(StrEnum):
 class Unseen:
     """What the layer of a page has and the page does not show.
 
-    `hidden` are words that cannot be seen, each with its reason. `undrawn` are words whose font draws nothing, and
-    which the layer has all the same. `lying` are words whose font names other characters than it draws. `redactions`
-    are boxes that are marked to be blacked out, and are not.
+    `hidden` are words that cannot be seen, each with its reason; MuPDF leaves out the last `lacking`. `undrawn` are
+    words whose font draws nothing, and which the layer has all the same. `lying` are words whose font names other
+    characters than it draws. `redactions` are boxes that are marked to be blacked out, and are not.
     """
 
     hidden: TextLayer = NO_LAYER
@@ -92,10 +92,18 @@ class Unseen:
     undrawn: TextLayer = NO_LAYER
     lying: TextLayer = NO_LAYER
     redactions: tuple[Box, ...] = ()
+    lacking: int = 0
 
-    def add_hidden(self, words: TextLayer, reason: Reason) -> Unseen:
-        both = TextLayer.of([*self.hidden, *words])
-        return replace(self, hidden=both, reasons=(*self.reasons, *[reason] * len(words)))
+    @property
+    def hidden_in_layer(self) -> TextLayer:
+        return self.hidden[: len(self.hidden) - self.lacking]
+
+    def add_lacking(self, words: TextLayer, reason: Reason) -> Unseen:
+        """Add hidden words that MuPDF's extraction lacks."""
+        if not words:
+            return self
+        both, reasons = TextLayer.of([*self.hidden, *words]), (*self.reasons, *[reason] * len(words))
+        return replace(self, hidden=both, reasons=reasons, lacking=self.lacking + len(words))
 
 
 class Style(NamedTuple):

@@ -217,7 +217,7 @@ def _build_page(
     if result.ink < BLANK_INK and not result.words:
         page, problems = _end_without_ink(page, result, problems)
     pixels = Pixels(result.width, result.height, buffer)
-    hidden, is_bare = result.unseen.hidden, ANNOTATIONS in result.omitted
+    hidden, is_bare = result.unseen.hidden_in_layer, ANNOTATIONS in result.omitted
     pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable, hidden=hidden, is_bare=is_bare)
     ink, draft, unseen = result.ink, result.draft, result.unseen
     return RenderedPage(page, pixels, pointer, result.words, ink, tuple(problems), draft, unseen)
@@ -271,6 +271,8 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     rotation_in, text = page.rotation, get_text_page(page)
     with full_font_names():
         blocks = text.extractDICT()["blocks"]
+    words = text.extractWORDS()
+    clipped = _find_clipped(page, words)
     turn = detect_text_turn(page, blocks)
     page.set_rotation((rotation_in + (turn or 0)) % 360)
     began = time.process_time()
@@ -285,15 +287,16 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
         page.set_rotation((rotation_in + turn) % 360)
         array, is_turned = np.rot90(array, -turn // 90), True
     height, width = _write_pixels(array, request.buffer, request.max_bytes)
-    faults, words = damage.find_faults(page), text.extractWORDS()
+    faults = damage.find_faults(page)
     drawing = Drawing(array, display_list, request.zoom, image_share, is_turned)
     pieces = hidden_words.split_words(blocks, words)
     layer = _to_layer(page, pieces)
     is_damaged = ink < BLANK_INK and any(fault.is_loss for fault in faults)  # words that stood on a lost scan are kept
     is_seen, unseen = hidden_words.look(page, drawing, layer, [] if is_damaged else [piece.style for piece in pieces])
+    unseen = unseen.add_lacking(_to_layer(page, clipped), Reason.CLIPPED)
     if optional_content.has_layers(page.parent):
         found = _find_switched_off(page, request.pointer, _to_layer(page, words))
-        unseen = unseen.add_hidden(found, Reason.LAYER_OFF)
+        unseen = unseen.add_lacking(found, Reason.LAYER_OFF)
     seen = hidden_words.join_seen(pieces, is_seen)
     layer = _to_layer(page, seen)
     is_true = ~_find_lying(layer, [] if is_damaged else [piece.style for piece in seen], drawing)
@@ -312,6 +315,28 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
         faults=faults,
         unseen=unseen,
     )
+
+
+def _find_clipped(page: Any, words: Sequence[Any]) -> list[Any]:
+    """The words that MuPDF leaves out of `words` because they lie outside the rectangle to which they are clipped.
+
+    A word of which a part is shown is none of them.
+    """
+    import pymupdf
+
+    flags = pymupdf.TEXTFLAGS_WORDS & ~pymupdf.TEXT_CLIP
+    every = page.get_textpage(flags=flags).extractWORDS()
+    if len(every) <= len(words):
+        return []
+    known = {(word[4], *word[:4]) for word in words}
+    new = [word for word in every if (word[4], *word[:4]) not in known and any(map(str.isalnum, word[4]))]
+    return [word for word in new if not any(_is_part(one, word) for one in words)]
+
+
+def _is_part(word: Any, other: Any) -> bool:
+    """Whether a word is what is shown of another one, in the same place."""
+    x, y = (word[0] + word[2]) / 2, (word[1] + word[3]) / 2
+    return word[4] in other[4] and other[0] <= x <= other[2] and other[1] <= y <= other[3]
 
 
 def _find_switched_off(page: Any, pointer: PagePointer, layer: TextLayer) -> TextLayer:
