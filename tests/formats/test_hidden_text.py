@@ -62,6 +62,7 @@ def test_the_review_page_shows_hidden_text_with_its_reason(document: Document) -
 
     assert ORDER in written
     assert "It is transparent." in written
+    assert "repeated on pages" not in written
 
 
 @pytest.mark.parametrize("name", FOR_READERS)
