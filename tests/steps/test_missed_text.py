@@ -111,6 +111,23 @@ def test_a_line_that_an_element_lacks_is_found_in_its_box(has_layer: bool) -> No
     assert [line.text for line in find([paragraph, *know(270)], has_layer)] == [SECOND]
 
 
+def test_a_lost_line_is_not_found_where_others_have_its_words() -> None:
+    """Paragraphs share words, and only one of them lost some."""
+    lost = "If you do not need the crane, you can tell the board."
+    other = "If you do not need the quay, or the crane, you can leave; tell the clerk, if not the board."
+
+    def draw_paragraphs(page: Any) -> None:
+        for y, text in ((60, FIRST), (74, lost), (120, other), (134, FIRST), (148, other)):
+            page.insert_text((36, y), text, fontsize=8)
+
+    def know_lines(y0: float, y1: float, *texts: str) -> KnownText:
+        return KnownText((Box.of(34, y0, 390, y1, *SIZE),), " ".join(texts))
+
+    known = [know_lines(50, 78, FIRST), know_lines(110, 152, other, FIRST, other)]
+
+    assert [line.text for line in find(known, has_layer=True, on_page=draw_paragraphs)] == [lost]
+
+
 def list_berths(*numbers: int) -> dict[int, str]:
     """Lines by their baselines."""
     return {40 + 14 * n: f"Berth {n} was let for {n + 90} days, as the board said in March." for n in numbers}

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count, product
+from difflib import SequenceMatcher
+from itertools import chain, count, pairwise, product
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import structlog
 
 from twopass.detection import recall
@@ -50,7 +52,7 @@ USUAL_DENSITY = 1.45  # characters for ink as wide as it is high: of the median 
 MIN_ELEMENTS = 4  # of a page, for the median of its own: fonts differ
 MIN_DENSITY = 0.88  # of the median: 5 % of complete elements have less
 MIN_RUN = 3  # words of the layer beside each other that the element around them lacks; fewer are spelled otherwise
-MAX_LACKING = 0.6  # of the layer's words in an element
+MAX_LACKING = 0.8  # of the layer's words in an element
 MIN_SIMILARITY = 0.9  # with a part of the text, for a line of which letters were misread
 MIN_OWN_SIMILARITY, MIN_SURE_SCORE = 0.8, 0.9  # for a line inside an element, and of RapidOCR
 MIN_LIKENESS = 0.7  # the same, with a text that has no place: old print is misread more than that
@@ -372,13 +374,33 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
     apart = recall.find_covered(boxes, [box for one in known if not one.is_compared for box in one.boxes])
     is_lacking = np.array([all(token in lacking for token in own) for own in tokens]) & ~np.array(apart)
     for one in known if is_lacking.any() else ():
-        inside = np.array(recall.find_covered(boxes, one.boxes))
-        if (inside & is_lacking).sum() > MAX_LACKING * inside.sum():  # another text: it was misread
-            is_lacking &= ~inside
+        inside = np.flatnonzero(recall.find_covered(boxes, one.boxes))
+        is_lacking[inside] &= _find_unmatched([tokens[n] for n in inside], prose.split_words(one.text))
+        if is_lacking[inside].sum() > MAX_LACKING * inside.size:  # another text: it was misread
+            is_lacking[inside] = False
     for run in _list_runs(words, is_lacking, is_outside, ink):
         line = MissedLine(enclose(word.box for word in run), " ".join(word.text for word in run))
         if _has_letters(line.text) and not prose.is_garbage(line.text) and not _has(spare, line.text):
             yield line
+
+
+def _find_unmatched(words: Sequence[Sequence[str]], own: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which words of the layer the text of an element lacks where they stand; the same words may be in other lines."""
+    lacking = _count_lacking(words, own)
+    if lacking.total() < MIN_RUN:
+        return np.zeros(len(words), bool)
+    tokens = [token for word in words for token in word]
+    is_matched = np.zeros(len(tokens) + 1, bool)
+    for start, _, size in SequenceMatcher(None, tokens, own, autojunk=False).get_matching_blocks():
+        is_matched[start : start + size] = True
+    ends = np.cumsum([0, *map(len, words)])
+    return np.array(
+        [
+            not is_matched[start:end].any() and lacking.keys() >= set(word)
+            for word, (start, end) in zip(words, pairwise(ends), strict=True)
+        ],
+        bool,
+    )
 
 
 def _drop_overprints(words: TextLayer) -> TextLayer:
