@@ -9,8 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pymupdf
 import pytest
+from PIL import Image
 
 from tests.fakes.lines_family import LinesFamily
 from tests.fakes.reader import Reader
@@ -19,6 +22,7 @@ from twopass.detection.region import DETECT, make_region
 from twopass.document import Box, Word
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Prompt
+from twopass.pages import ocr
 from twopass.pages.ink import Turn
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -241,15 +245,29 @@ def test_a_layer_that_says_something_else_is_not_believed() -> None:
     assert sorted(line.text.replace(" ", "") for line in found) == sorted([ACCOUNT, SECOND.replace(" ", "")])
 
 
+def test_poor_print_does_not_make_the_layer_wrong() -> None:
+    """RapidOCR reads some of its letters, with a low score."""
+    pixels, words = render()
+    faint = np.asarray(cv2.dilate(np.array(pixels.array()), np.ones((1, 4), np.uint8)), np.uint8)
+    (reading,) = ocr.recognise([faint[208:250, 70:410]])
+
+    found = missed_text.find(Pixels(pixels.width, pixels.height, data=faint.tobytes()), DPI, know(60, 270), words)
+
+    assert reading[1] < missed_text.MIN_SCORE
+    assert [line.text for line in found] == [SECOND]
+
+
+KOREAN = "국립중앙박물관은 서울에 있는 한국의 대표적인 박물관입니다"
+
+
+def draw_korean(page: Any) -> None:
+    for y in (60, 120):
+        page.insert_text((40, y), KOREAN, fontname="korea", fontsize=11)
+
+
 def test_ink_in_a_script_that_cannot_be_read_is_found_without_text() -> None:
     """On a page in that script; whoever can read it is asked, or it is reported."""
-    text = "국립중앙박물관은 서울에 있는 한국의 대표적인 박물관입니다"
-
-    def draw_korean(page: Any) -> None:
-        for y in (60, 120):
-            page.insert_text((40, y), text, fontname="korea", fontsize=11)
-
-    found = find([KnownText((place(60),), text)], on_page=draw_korean)
+    found = find([KnownText((place(60),), KOREAN)], on_page=draw_korean)
 
     assert found
     assert {(line.text, place(120, 400).contains(line.box.centre)) for line in found} == {("", True)}
@@ -263,12 +281,18 @@ def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
     return Reader(page_pool, buffers, CpuEngine(2))
 
 
-async def read(reader: Reader, folder: Path, engine: ScriptedEngine, **fields: Any) -> dict[str, Any]:
+async def read(
+    reader: Reader,
+    folder: Path,
+    engine: ScriptedEngine,
+    on_page: Callable[[Any], object] = draw_page,
+    **fields: Any,
+) -> dict[str, Any]:
     """The document of the page as a scan."""
     source = folder / "scan.pdf"
     with pymupdf.open() as pdf, pymupdf.open() as scan:
         page = pdf.new_page(width=SIZE[0], height=SIZE[1])
-        draw_page(page)
+        on_page(page)
         scan.new_page(width=SIZE[0], height=SIZE[1]).insert_image(page.rect, pixmap=page.get_pixmap(dpi=DPI))
         source.write_bytes(scan.tobytes())
     family = LinesFamily() if engine.family == "lines_ocr" else None
@@ -332,3 +356,20 @@ async def test_an_answer_that_does_not_fit_loses_nothing(reader: Reader, tmp_pat
 
     assert len(document["elements"]) == 3
     assert document["elements"][1]["text"]
+
+
+async def test_ink_that_nobody_reads_is_shown(reader: Reader, tmp_path: Path) -> None:
+    """The element has an image of the place, and the page a finding: people may read it."""
+    engine = ScriptedEngine("lines_ocr", lambda prompt: "" if "e0" in prompt.id else f"text 9 15 99 22 {KOREAN}")
+
+    document = await read(reader, tmp_path, engine, on_page=draw_korean)
+
+    unread = [element for element in document["elements"] if "missed" in element["flags"]]
+    assert {finding["kind"] for finding in document["pages"][0]["audit"]["findings"]} == {"unread_ink"}
+    assert [problem["code"] for problem in document["problems"]] == ["UNREAD_INK"]
+    assert document["status"] == "partial_success"
+    for element in unread:
+        with Image.open(next((tmp_path / "out").glob(f"*/{element['image']}"))) as image:
+            (x0, y0, x1, y1), pixels = element["boxes"][0], np.asarray(image.convert("L"))
+        assert image.size == pytest.approx(((x1 - x0) * 800, (y1 - y0) * 600), abs=16)  # with a margin
+        assert np.ptp(pixels) > 150

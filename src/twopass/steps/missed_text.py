@@ -327,11 +327,14 @@ def _is_lost(line: MissedLine, known: Sequence[KnownText]) -> bool:
 
 def _read(array: Array, boxes: Sequence[Box]) -> Iterator[MissedLine | None]:
     """What RapidOCR reads in each box; None where that is no text."""
-    places = [_pad(box, array) for box in boxes]
-    found = ocr.recognise([array[y0:y1, x0:x1] for x0, y0, x1, y1 in places])
-    for box, (text, score) in zip(boxes, found, strict=True):
+    for box, (text, score) in zip(boxes, _recognise(array, boxes), strict=True):
         is_text = score >= MIN_SCORE and _has_letters(text) and not _is_scrawl(text)
         yield MissedLine(box, text.strip(), round(score, 4)) if is_text else None
+
+
+def _recognise(array: Array, boxes: Sequence[Box]) -> list[tuple[str, float]]:
+    places = [_pad(box, array) for box in boxes]
+    return ocr.recognise([array[y0:y1, x0:x1] for x0, y0, x1, y1 in places])
 
 
 def _is_scrawl(text: str) -> bool:
@@ -475,12 +478,12 @@ def _check(array: Array, written: Sequence[MissedLine]) -> list[MissedLine]:
     """
     readable = [line for line in written if line.box.width >= line.box.height and ocr.knows_script(line.text)]
     tried = readable[:MAX_READ]
-    found = _read(array, [line.box for line in tried])
-    wrong = [line for line, seen in zip(tried, found, strict=True) if not (seen and _agree(line, seen))]
+    found = _recognise(array, [line.box for line in tried])  # poor print is read in part, with a low score
+    wrong = [line for line, (text, _) in zip(tried, found, strict=True) if not _agree(line.text, text)]
     if 2 * len(wrong) > len(tried):
         return [line for line in written if line not in readable]
     return [line for line in written if line not in wrong]
 
 
-def _agree(line: MissedLine, other: MissedLine) -> bool:
-    return agreement.similarity(line.text, other.text) >= MIN_AGREEMENT
+def _agree(one: str, other: str) -> bool:
+    return agreement.similarity(one, other) >= MIN_AGREEMENT
