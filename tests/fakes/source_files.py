@@ -49,7 +49,7 @@ def save_headline(path: Path) -> None:
     """Save a scan for answers that say something else: its letters are so large that they are not looked for."""
     with pymupdf.open() as pdf, pymupdf.open() as scan:
         page = pdf.new_page(width=A4[0], height=A4[1])
-        page.insert_text((40, 500), "SALT", fontsize=160)
+        page.insert_text((40, 500), "SALT BY", fontsize=110)
         scan.new_page(width=A4[0], height=A4[1]).insert_image(page.rect, pixmap=page.get_pixmap(dpi=144))
         scan.save(path)
 
