@@ -60,7 +60,7 @@ _ENGINE_PRELOADS: Mapping[str, tuple[str, ...]] = {
     "openai": (_MUPDF, "twopass.engines.openai.request"),
     "vllm": (_MUPDF, "twopass.engines.vllm.images"),
 }
-_FETCHING = ("twopass.steps.fetch", "twopass.steps.render", "PIL.ImageOps")
+_FETCHING = ("twopass.steps.fetch", "twopass.steps.render", "PIL.ImageOps", "encodings.raw_unicode_escape")
 _READING = (
     "twopass.steps.pass1", "twopass.steps.missed_text", "numpy.ma", "twopass.pages.ocr:load_recogniser",
     "twopass.steps.enrich", "yake", "twopass.steps.document_folder", "PIL.Image:preinit", "twopass.steps.pass2",
