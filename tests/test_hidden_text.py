@@ -91,7 +91,7 @@ async def test_text_of_a_model_where_the_page_shows_nothing_is_flagged(reader: R
     reader = replace(reader, engine=ScriptedEngine("deepseek_ocr", lambda prompt: answer))
 
     document, _, _ = await read(
-        reader, tmp_path, make_pdf(lambda page: page.insert_textbox((72, 72, 500, 300), SENTENCE * 3)), pass2="none"
+        reader, tmp_path, make_pdf(lambda page: page.insert_textbox((72, 72, 500, 300), SENTENCE)), pass2="none"
     )
 
     assert ["no_ink" in element["flags"] for element in document["elements"]] == [False, True]

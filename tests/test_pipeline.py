@@ -37,13 +37,17 @@ TIMED_FILES = {"manifest.json", "progress.json", "result.json"}  # contain times
 ALL_FORMATS = [str(name) for name in Format]
 
 
+def write_paragraph(number: int) -> str:
+    return f"{LINE} Page {number}. " * 4
+
+
 def make_chapter_pdf(page_count: int) -> bytes:
     """Each page has a heading, a paragraph and a coloured rectangle."""
     with pymupdf.open() as pdf:
         for number in range(1, page_count + 1):
             page = pdf.new_page()
             page.insert_text((72, 90), f"{number} Chapter {number}", fontsize=18, fontname="hebo")
-            page.insert_textbox((72, 120, 500, 300), f"{LINE} Page {number}. " * 4, fontsize=11)
+            page.insert_textbox((72, 120, 500, 300), write_paragraph(number), fontsize=11)
             page.draw_rect((100, 400, 300, 600), fill=(0.2 * (number % 5), 0.5, 0.5))
         return bytes(pdf.tobytes())
 
@@ -80,7 +84,7 @@ def answer_page(prompt: Prompt) -> str:
     body = {
         "label": "text",
         "box": [72, 120, 500, 300],
-        "lines": [{"box": [72, 120, 500, 140], "text": LINE, "size": 11}],
+        "lines": [{"box": [72, 120, 500, 140], "text": write_paragraph(number), "size": 11}],
     }
     picture = {"label": "picture", "box": [100, 400, 300, 600], "lines": []}
     page = {"v": 1, "width": 595, "height": 842, "via": "text_layer", "score": 1.0, "boxes": [heading, body, picture]}
