@@ -377,6 +377,14 @@ def _write_over_watermark(line: Line) -> None:
     line.write()
 
 
+def _write_below_dark_letters(line: Line) -> None:
+    """Pale letters, half below black ones."""
+    line.write(color=(0.75, 0.85, 0.95))
+    other = Line(line.page, "(3)" * 9, line.font)
+    other.start += (0.3 * line.size, 0.35 * line.size)
+    other.write()
+
+
 def _colour_first_letter(line: Line) -> None:
     """The first letter of the line in another colour than the rest of its word."""
     line.append(
@@ -411,6 +419,7 @@ SEEN: Mapping[str, Draw] = MappingProxyType(
         "below a grid": _write_below_grid,
         "white in an outline": _write_white_in_outline,
         "over a watermark": _write_over_watermark,
+        "pale, half below dark letters": _write_below_dark_letters,
         "first letter in a colour": _colour_first_letter,
     }
 )

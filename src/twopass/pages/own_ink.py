@@ -17,6 +17,7 @@ Box = npt.NDArray[np.float64]  # x0, y0, x1, y1 in pixels
 
 _MARGIN = 2  # pixels around a box, in which its letters may stand, and in which the page shows what is around them
 _BESIDE = 2  # pixels beside a stroke that are compared with it: further away, the edge of a cell may be
+_LEAST_OWN = 0.3  # of these pixels: with fewer that no other letter covers, all are compared
 _MAX_COPIES = 3  # of a word in one place that are compared: some programs print bold text several times
 _NO_GLYPH = -1  # of the second letter of a ligature
 
@@ -41,11 +42,12 @@ def measure(display_list: Any, zoom: float, array: Array, texts: Sequence[str], 
     """
     letters = _collect(display_list, zoom)
     places = np.array([(letter.matrix.e, letter.matrix.f) for letter in letters]).reshape(-1, 2)
-    found = (_find_copies(text, box, letters, places) for text, box in zip(texts, boxes, strict=True))
-    return [
-        max((_compare(copy, box, array) for copy in copies), default=1.0)
-        for copies, box in zip(found, boxes, strict=True)
-    ]
+    found = []
+    for text, box in zip(texts, boxes, strict=True):
+        near = _list_within(letters, places, box, box[3] - box[1])
+        copies = _find_copies(text, _list_within(letters, places, box, _MARGIN))
+        found.append(max((_compare(copy, near, box, array) for copy in copies), default=1.0))
+    return found
 
 
 def _collect(display_list: Any, zoom: float) -> list[_Letter]:
@@ -89,13 +91,15 @@ def _iterate(text: Any, matrix: Any) -> Iterator[_Letter]:
         node = node.next
 
 
-def _find_copies(
-    text: str, box: Box, letters: Sequence[_Letter], places: npt.NDArray[np.float64]
-) -> Iterator[Sequence[_Letter]]:
-    """Yield the letters of a word for each time that it is drawn in its box."""
-    x0, y0, x1, y1 = box + (-_MARGIN, -_MARGIN, _MARGIN, _MARGIN)
+def _list_within(letters: Sequence[_Letter], places: npt.NDArray[np.float64], box: Box, margin: float) -> list[_Letter]:
+    """The letters that begin in the box or so many pixels around it."""
+    x0, y0, x1, y1 = box + (-margin, -margin, margin, margin)
     x, y = places.T
-    inside = [letters[n] for n in np.flatnonzero((x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)).tolist()]
+    return [letters[n] for n in np.flatnonzero((x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)).tolist()]
+
+
+def _find_copies(text: str, inside: Sequence[_Letter]) -> Iterator[Sequence[_Letter]]:
+    """Yield the letters of a word for each time that it is drawn among those in its box."""
     drawn, start = "".join(letter.character for letter in inside), -1
     for _ in range(_MAX_COPIES):
         start = drawn.find(text, start + 1)
@@ -104,8 +108,11 @@ def _find_copies(
         yield inside[start : start + len(text)]
 
 
-def _compare(letters: Sequence[_Letter], box: Box, array: Array) -> float:
-    """The correlation of the shape of the letters with the colours of the page at their strokes and beside them."""
+def _compare(letters: Sequence[_Letter], near_letters: Sequence[_Letter], box: Box, array: Array) -> float:
+    """The correlation of the shape of the letters with the colours of the page at their strokes and beside them.
+
+    What other letters cover says nothing about these.
+    """
     import cv2
 
     height, width = array.shape[:2]
@@ -117,6 +124,10 @@ def _compare(letters: Sequence[_Letter], box: Box, array: Array) -> float:
     near = cv2.dilate(drawn, np.ones((2 * _BESIDE + 1, 2 * _BESIDE + 1), np.uint8)) > 0
     if not near.any():
         return 1.0
+    own = {id(letter) for letter in letters}
+    others = [letter for letter in near_letters if id(letter) not in own]
+    is_free = near & (_draw(others, (x0, y0, x1, y1)) == 0)
+    near = is_free if is_free.sum() >= _LEAST_OWN * near.sum() else near
     shape, page = drawn[near].astype(np.float64), array[y0:y1, x0:x1][near].astype(np.float64)
     shape -= shape.mean()
     page -= page.mean(0)
