@@ -44,7 +44,10 @@ def apply_expressions(pdf: Any) -> None:
     document = pymupdf._as_pdf_document(pdf)
     states = _read_states(mupdf, document)
     for xref in range(1, min(pdf.xref_length(), _MAX_OBJECTS)):
-        content = pdf.xref_object(xref, compressed=True)
+        try:
+            content = pdf.xref_object(xref, compressed=True)
+        except RuntimeError:  # a broken object: the page that uses it reports it
+            continue
         if "/VE" not in content and "/OCMD" not in content:
             continue
         found = mupdf.pdf_load_object(document, xref)
@@ -78,8 +81,8 @@ def _find_memberships(mupdf: Any, found: Any, depth: int = 0) -> Iterator[Any]:
 def _replace_expression(mupdf: Any, membership: Any, states: Mapping[int, bool]) -> None:
     expression = mupdf.pdf_dict_gets(membership, "VE")
     if mupdf.pdf_is_array(expression):
-        layers = dict(_list_layers(mupdf, expression))
-        is_visible = _evaluate(mupdf, expression, states)
+        layers = dict(_list_layers(mupdf, expression, set()))
+        is_visible = _evaluate(mupdf, expression, states, {})
     elif mupdf.pdf_to_name(mupdf.pdf_dict_gets(membership, "Type")) == "OCMD":
         layers = dict(_list_members(mupdf, mupdf.pdf_dict_gets(membership, "OCGs")))
         policy = _POLICIES.get(mupdf.pdf_to_name(mupdf.pdf_dict_gets(membership, "P")), any)
@@ -105,24 +108,38 @@ def _list_members(mupdf: Any, listed: Any) -> Iterator[tuple[int, Any]]:
             yield number, member
 
 
-def _list_layers(mupdf: Any, expression: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
-    """Yield the layers of an expression, by the numbers of their objects."""
+def _list_layers(mupdf: Any, expression: Any, seen: set[int], depth: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yield the layers of an expression, by the numbers of their objects. `seen` are the arrays that it refers to."""
     for n in range(1, mupdf.pdf_array_len(expression) if depth < _MAX_DEPTH else 0):
         operand = mupdf.pdf_array_get(expression, n)
-        if mupdf.pdf_is_array(operand):
-            yield from _list_layers(mupdf, operand, depth + 1)
-        elif number := mupdf.pdf_to_num(operand):
-            yield number, operand
+        number = mupdf.pdf_to_num(operand)
+        if not mupdf.pdf_is_array(operand):
+            if number:
+                yield number, operand
+        elif number not in seen:
+            seen |= {number} - {0}
+            yield from _list_layers(mupdf, operand, seen, depth + 1)
 
 
-def _evaluate(mupdf: Any, operand: Any, states: Mapping[int, bool], depth: int = 0) -> bool:
-    """Whether what has this expression is visible; one that makes no sense hides nothing."""
+def _evaluate(mupdf: Any, operand: Any, states: Mapping[int, bool], known: dict[int, bool], depth: int = 0) -> bool:
+    """Whether what has this expression is visible; one that makes no sense hides nothing.
+
+    `known` are the values of the arrays that it refers to: each is evaluated once, also where one refers to itself.
+    """
+    number = mupdf.pdf_to_num(operand)
     if not mupdf.pdf_is_array(operand):
-        return states.get(mupdf.pdf_to_num(operand), True)
-    if depth >= _MAX_DEPTH:
-        return True
+        return states.get(number, True)
+    if number in known or depth >= _MAX_DEPTH:
+        return known.get(number, True)
+    known |= {number: True} if number else {}
+    value = _combine(mupdf, operand, states, known, depth)
+    known |= {number: value} if number else {}
+    return value
+
+
+def _combine(mupdf: Any, operand: Any, states: Mapping[int, bool], known: dict[int, bool], depth: int) -> bool:
     parts = (mupdf.pdf_array_get(operand, n) for n in range(1, mupdf.pdf_array_len(operand)))
-    values = [_evaluate(mupdf, part, states, depth + 1) for part in parts]
+    values = [_evaluate(mupdf, part, states, known, depth + 1) for part in parts]
     match mupdf.pdf_to_name(mupdf.pdf_array_get(operand, 0)):
         case "Not":
             return not all(values)

@@ -7,8 +7,10 @@ which elements continue others. Elements are linked but never merged. The result
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from twopass.document import (
     Checkpoint,
@@ -99,11 +101,12 @@ def _count_left_out(pages: Sequence[Page], elements: Iterable[Element]) -> tuple
 
 def _insert_hidden(elements: Sequence[Element], hidden: Sequence[Element]) -> list[Element]:
     """The elements with each hidden one behind the last element of its page that begins above it."""
-    inserted = list(elements)
-    for one in hidden:
-        above = (n for n, element in enumerate(inserted, 1) if _find_place(element) <= _find_place(one))
-        inserted.insert(max(above, default=0), one)
-    return inserted
+    places = [_find_place(element) for element in elements]
+    lowest = list(accumulate(reversed(places), min))[::-1]  # of each element and all behind it: never decreases
+    behind: dict[int, list[Element]] = defaultdict(list)
+    for one in sorted(hidden, key=_find_place):
+        behind[bisect_right(lowest, _find_place(one))].append(one)
+    return [*behind[0], *(one for n, element in enumerate(elements, 1) for one in (element, *behind[n]))]
 
 
 def _find_place(element: Element) -> tuple[int, float]:

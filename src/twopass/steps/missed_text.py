@@ -7,7 +7,7 @@ that of the layer; pass 2 asks a model about some of them, as about any doubtful
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import chain, count, pairwise, product
@@ -141,10 +141,12 @@ def _add_elements(first: Checkpoint, lines: Sequence[MissedLine], questions: int
     free = (name for n in count(len(used)) if (name := make_element_id(number, n)) not in used)
     added = [_build_element(block, name, number) for block, name in zip(blocks, free, strict=False)]
     asked = {element.id for element in sorted(added, key=lambda element: -len(element.text))[:questions]}
-    elements = list(first.elements)
+    boxes = [(index, box) for index, element in enumerate(first.elements) if (box := element.box)]
+    places: dict[int, list[Element]] = defaultdict(list)
     for element in added:
         wanted = (Flag.DOUBTFUL if element.text else Flag.UNREAD_REGION,) if element.id in asked else ()
-        elements.insert(_find_place(element, elements), element.with_flags(*wanted))
+        places[_find_place(element, boxes, len(first.elements))].append(element.with_flags(*wanted))
+    elements = chain.from_iterable((*places[n], *first.elements[n : n + 1]) for n in range(len(first.elements) + 1))
     findings = [
         Finding(kind=FindingKind.TEXT_MISSED, count=len(block), element=element.id, box=element.box)
         for block, element in zip(blocks, added, strict=True)
@@ -156,12 +158,15 @@ def _add_elements(first: Checkpoint, lines: Sequence[MissedLine], questions: int
 def group_lines(lines: Sequence[MissedLine]) -> list[list[MissedLine]]:
     """Group lines of one source that stand below each other, from top to bottom."""
     blocks: list[list[MissedLine]] = []
+    reach = SAME_BLOCK * max((line.box.height for line in lines), default=0.0)
+    near: list[list[MissedLine]] = []  # blocks that end so close above a line that it may go on with them
     for line in sorted(lines, key=lambda line: (line.box.y0, line.box.x0)):
-        block = next((block for block in blocks if _is_below(line, block[-1])), None)
+        near = [block for block in near if line.box.y0 - block[-1].box.y1 <= reach]
+        block = next((block for block in near if _is_below(line, block[-1])), None)
         if block is None:
-            blocks.append([line])
-        else:
-            block.append(line)
+            blocks.append(block := [])
+            near.append(block)
+        block.append(line)
     return blocks
 
 
@@ -197,19 +202,19 @@ def _judge(text: str, scores: Sequence[float]) -> tuple[Confidence | None, tuple
     return judge(Evidence(length=len(text), recogniser=min(scores))) if scores else judge_unknown_layer(text)
 
 
-def _find_place(element: Element, elements: Sequence[Element]) -> int:
+def _find_place(element: Element, boxes: Sequence[tuple[int, Box]], end: int) -> int:
     """Behind the element above it in its column; else in front of the one below it, else at the end."""
     assert element.box
     box, above, below = element.box, [], []
-    for index, other in enumerate(elements):
-        if other.box and box.overlap_x(other.box) >= SAME_COLUMN * min(box.width, other.box.width):
-            if other.box.centre[1] < box.centre[1]:
-                above.append((other.box.y1, index))
+    for index, other in boxes:
+        if box.overlap_x(other) >= SAME_COLUMN * min(box.width, other.width):
+            if other.centre[1] < box.centre[1]:
+                above.append((other.y1, index))
             else:
-                below.append((other.box.y0, index))
+                below.append((other.y0, index))
     if above:
         return max(above)[1] + 1
-    return min(below)[1] if below else len(elements)
+    return min(below)[1] if below else end
 
 
 # ---- in a page worker ------------------------------------------------------------------------------

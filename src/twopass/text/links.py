@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -249,8 +250,10 @@ def locate(
     for link in links:
         if link.start is None or link.end is None:
             continue
-        inside = [n for n, position in enumerate(own.positions) if link.start <= position < link.end]
-        first, last = (inside[0] - skipped, inside[-1] - skipped) if inside else (0, -1)
+        first, last = (
+            bisect_left(own.positions, link.start) - skipped,
+            bisect_left(own.positions, link.end) - 1 - skipped,
+        )
         first, last = max(first, 0), min(last, len(positions) - 1)
         if first <= last:
             span = _include_signs(shown, positions[first], positions[last] + 1, source[link.start : link.end])

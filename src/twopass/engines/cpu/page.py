@@ -109,7 +109,8 @@ def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines
         scale = pixels.width / page.rect.width
         fonts = layer_check.examine_fonts(layer.words, pixels.array(), scale)
         is_usable = not layer_check.is_for_ocr(layer.words, fonts)
-        layer = replace(layer, words=layer_check.repair_fonts(layer.words, fonts, pixels.array(), scale))
+        if is_usable:
+            layer = replace(layer, words=layer_check.repair_fonts(layer.words, fonts, pixels.array(), scale))
     if is_usable and not layer.hidden:
         agreement = _measure_agreement(page, layer, pixels) if layer_check.is_suspicious(layer.words) else None
         if agreement is None or agreement >= MIN_AGREEMENT:

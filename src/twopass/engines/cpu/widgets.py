@@ -137,7 +137,7 @@ def _find_label(field: PlacedField, words: Sequence[StyledWord], fields: Sequenc
     """The nearest word in the row of a field: behind a box, or else before it; before a field with a text."""
     is_box = field.checked is not None
     reach = (MAX_GAP if is_box else MAX_LABEL_GAP) * field.box.height
-    row = [word for word in words if not _is_of_field(word, fields) and is_in_row(field.box, word.box)]
+    row = [word for word in words if is_in_row(field.box, word.box) and not _is_of_field(word, fields)]
     behind = [word for word in row if 0 <= word.box.x0 - field.box.x1 + 1 <= reach]
     before = [word for word in row if 0 <= field.box.x0 - word.box.x1 + 1 <= reach]
     if is_box and behind:

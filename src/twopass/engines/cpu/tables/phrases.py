@@ -102,11 +102,13 @@ def _split_phrase(
     phrase: list[StyledWord], xs: Sequence[float], near: Sequence[Rect], middles: Sequence[float]
 ) -> list[list[StyledWord]]:
     parts = [list(group) for _, group in groupby(phrase, key=lambda word: bisect_right(xs, word.box.centre[0]))]
+    if len(parts) < 2:
+        return [phrase]
     boxes = [enclose([word.box for word in part]) for part in parts]
     in_middle = {n for n, b in enumerate(boxes) if any(abs(b.centre[0] - x) <= 2 * ALIGNED for x in middles)}
     sides = [{side for other in near for side in _list_aligned_sides(box, other)} for box in boxes]
     counts = (sum(side in own or n in in_middle for n, own in enumerate(sides)) for side in ("left", "middle", "right"))
-    return parts if len(parts) > 1 and max(counts) >= len(parts) - len(parts) // MANY_PARTS else [phrase]
+    return parts if max(counts) >= len(parts) - len(parts) // MANY_PARTS else [phrase]
 
 
 def _list_aligned_sides(one: Rect, other: Rect) -> Iterator[str]:
