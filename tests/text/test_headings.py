@@ -101,3 +101,10 @@ def test_a_flat_outline_says_nothing_about_numbered_headings() -> None:
     outline = tuple((1, title) for title in ("1 Intro", "1.1 Words", "2 Works"))
 
     assert find_levels("1 Intro", "1.1 Words", "2 Works", outline=outline) == [1, 2, 1]
+
+
+def test_old_letters_in_a_number_are_read() -> None:
+    """The long s of old print is an s."""
+    numbering = headings.parse_numbering("Ab\u017fchnitt I. Von den Schiffen")
+
+    assert numbering and numbering.scheme is headings.Scheme.SECTION

@@ -90,6 +90,9 @@ class Fonts:
         return self.lying | self.unsure
 
 
+_UNSAFE = re.compile(r"[^A-Za-z0-9+,._-]")  # in the name of a font as a PDF writes it
+
+
 def separate_names(page: Any) -> None:
     """Give each embedded font of a page a name of its own, in memory: of two with one name, one may lie.
 
@@ -97,10 +100,10 @@ def separate_names(page: Any) -> None:
     """
     pdf, known = page.parent, set[str]()
     for xref, extension, _, name, *_ in page.get_fonts():
-        if name in known and extension != "n/a":
+        if name in known and extension != "n/a" and xref:
             descendant = re.match(r"\[? ?(\d+)", pdf.xref_get_key(xref, "DescendantFonts")[1])
             own = int(descendant[1]) if descendant else xref
-            pdf.xref_set_key(own, "BaseFont", f"/{_write_prefix(xref)}+{name.replace(' ', '#20')}")
+            pdf.xref_set_key(own, "BaseFont", f"/{_write_prefix(xref)}+{_UNSAFE.sub('_', name)}")
         known.add(name)
 
 

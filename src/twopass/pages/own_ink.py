@@ -6,6 +6,7 @@ seen has its own shape there, in whatever colour.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -87,7 +88,12 @@ def _iterate(text: Any, matrix: Any) -> Iterator[_Letter]:
         for n in range(node.len):
             item = span.items(n)
             placed = mupdf.FzMatrix(own.a, own.b, own.c, own.d, item.x, item.y)
-            yield _Letter(chr(max(item.ucs, 0)), font, item.gid, mupdf.fz_concat(placed, to_page))
+            yield _Letter(
+                chr(item.ucs) if 0 <= item.ucs <= sys.maxunicode else "\ufffd",
+                font,
+                item.gid,
+                mupdf.fz_concat(placed, to_page),
+            )
         node = node.next
 
 

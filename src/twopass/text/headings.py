@@ -97,7 +97,7 @@ def parse_numbering(text: str) -> Numbering | None:
 
 def _find_scheme(group: Mapping[str, str | None]) -> Scheme:
     if name := group["name"]:
-        return _SCHEMES[name.lower()]
+        return _SCHEMES.get(name.casefold(), Scheme.SECTION)  # the long s of old print is an s
     if single := group["single"]:
         return Scheme.ROMAN if _ROMAN.fullmatch(single) else Scheme.LETTER
     return Scheme.LETTER if group["letter"] else Scheme.UNIT if group["cjk"] else Scheme.PLAIN
@@ -270,15 +270,13 @@ def _rank_numberings(elements: Sequence[Element], headings: Sequence[int]) -> di
     by_scheme: dict[Scheme, list[int]] = defaultdict(list)
     for index, numbering in found.items():
         by_scheme[numbering.scheme].append(index)
-    levels = {}
-    for index, numbering in found.items():
-        scheme = numbering.scheme
+    bases = {}  # the level of the outermost numberings of each scheme, less their depth
+    for scheme, indices in by_scheme.items():
         above = [other for other in by_scheme if _is_above(other, scheme, by_scheme)]
-        depths = [found[other].depth for other in by_scheme[scheme]]
-        first = min(depths) if any(other in _NAMED for other in above) else 1
-        larger = _count_larger(elements, headings, by_scheme[scheme]) if scheme is Scheme.PLAIN and not above else 0
-        levels[index] = scheme, min(len(above) + larger + 1 + numbering.depth - first, MAX_LEVEL)
-    return levels
+        first = min(found[index].depth for index in indices) if any(other in _NAMED for other in above) else 1
+        larger = _count_larger(elements, headings, indices) if scheme is Scheme.PLAIN and not above else 0
+        bases[scheme] = len(above) + larger + 1 - first
+    return {index: (one.scheme, min(bases[one.scheme] + one.depth, MAX_LEVEL)) for index, one in found.items()}
 
 
 def _tell_letters(found: Mapping[int, Numbering]) -> dict[int, Numbering]:
