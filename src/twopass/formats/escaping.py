@@ -29,7 +29,7 @@ _INERT_FENCE = re.compile(r"^([^\S\n]*(?:``|~~))(?=[`~])", flags=re.MULTILINE)
 _NAMED = re.compile(r"&(?=#?\w+;)")  # in an address, would be the name of a character
 _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
 # Python-Markdown's, of what is before them.
-_ATTRIBUTES = re.compile(r"(?<=[*_`~)\]>])(?=\{[^{}]*\})|(?=\{[^{}]*\}\s*\Z)")
+_ATTRIBUTES = re.compile(r"(?<=[*_`~)\]>])(?=\{[^{}]*\})")
 _NO_SPACE = "\u200b"  # where a blank would be ignored
 UNREADABLE = str.maketrans("", "", "\x00\x02\x03")  # dropped by Python-Markdown, so that what surrounds them meets
 _BEGIN_DELIMITER = re.compile(r"\A(?:\\\[|\\\(|\$\$?)")
@@ -68,6 +68,8 @@ def make_inert(text: str) -> str:
     text = re.sub("<", lambda found: "< " if found.start() in tags else "<", text)
     text = _TASK.sub(f"[{_NO_SPACE}", text)
     text = _INERT_FENCE.sub(r"\1 ", _LINK.sub("] ", text.replace("]:", f"]{_NO_SPACE}:")))
+    if text.rstrip().endswith("}"):  # attributes of the block, which may have braces in them
+        text = text.replace("{", f"{_NO_SPACE}{{")
     return _ATTRIBUTES.sub(_NO_SPACE, markdown_escapes.CUT_ENTITY.sub(f"&{_NO_SPACE}", text))
 
 
