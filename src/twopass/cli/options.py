@@ -105,7 +105,7 @@ HiddenText = Annotated[
         "--hidden-text",
         **choice(tuple(HiddenTextChoice)),
         help="Text that nobody can see on the page, in all formats but DocJSON and the review page: leave it out, mark "
-        "it, or keep it like other text; default: omit.",
+        "it, or keep it like other text; default: as an existing document has it, else omit.",
     ),
 ]
 Password = Annotated[str | None, typer.Option("--password", metavar="PASSWORD", help="Password of encrypted PDFs.")]

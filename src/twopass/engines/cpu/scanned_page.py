@@ -24,6 +24,7 @@ MAX_SCALE = 4.0  # a line of less than 8 pixels is a speck, or was not legible i
 MIN_SCALE = 1.2  # less is not worth rendering the page
 MAX_PIXELS = 20e6  # 60 MB
 SCAN_SHARE = 0.6  # of the page that the image of a scan covers
+MIN_OWN_SCALE = 1.02  # less is rounding
 MAX_OWN_SCALE = 1.5  # times the pixels of the rendering: from there on, smaller letters are whole, too
 
 
@@ -42,7 +43,9 @@ def _measure_own_zoom(page: Any, array: Array) -> float | None:
     if len(images) != 1:
         return None
     zoom = images[0]["width"] / max(Rect(*images[0]["bbox"]).width, 1.0)
-    return zoom if 1.0 < zoom * page.rect.width / array.shape[1] <= MAX_OWN_SCALE else None
+    ratio = zoom * page.rect.width / array.shape[1]
+    is_small = ratio**2 * array.shape[0] * array.shape[1] <= MAX_PIXELS
+    return zoom if is_small and MIN_OWN_SCALE < ratio <= MAX_OWN_SCALE else None
 
 
 def choose_scale(heights: Sequence[float], pixels: int) -> float | None:

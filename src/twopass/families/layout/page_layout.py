@@ -25,7 +25,8 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
                    "lies"?: true}],                  one of its fonts names wrong characters, or may do so
         "from_pixels"?, "in_image"?, "compared"?, "lies"?: the same of a table
         "latex": str?,             of a formula whose geometry is clear
-        "table": {"rows", "cols", "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
+        "table": {"rows", "cols", "doubtful"?: true,     the page shows that some cells are wrong
+                  "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
 """
 
 from __future__ import annotations

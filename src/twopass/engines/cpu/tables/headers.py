@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,8 @@ MAX_HEADER_SHARE = 0.5  # of the table's rows
 MIN_KEY_VALUES = 3  # rows of names and values
 FULL_RULE = 0.9  # of the table's width, for a rule that separates header and body
 MAX_FULL_RULES = 0.34  # of the rows: where more rows have a rule below them, these do not mark a header
+
+_YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,15 @@ def _is_data(row: RowFacts) -> bool:
 
 
 def _are_key_values(rows: Sequence[RowFacts]) -> bool:
-    """Whether rows are names and values: of the latter, some have digits and some have none, also below the first."""
+    """Whether rows are names and values: the first value has digits and is no year, or those below it are mixed."""
     if len(rows) < MIN_KEY_VALUES or any(len(row.texts) != 2 or not row.texts[0] for row in rows):
         return False
     values = [any(letter.isdigit() for letter in row.texts[1]) for row in rows if row.texts[1]]
     names = [any(letter.isdigit() for letter in row.texts[0]) for row in rows]
     if not values or any(names):
         return False
-    return values[0] or len(set(values[1:])) == 2
+    is_first_a_value = values[0] and not _YEAR.fullmatch(rows[0].texts[1])
+    return is_first_a_value or len(set(values[1:])) == 2
 
 
 def _count_shaded(rows: Sequence[RowFacts]) -> int:
@@ -74,14 +78,14 @@ def _count_shaded(rows: Sequence[RowFacts]) -> int:
 def _count_bold(rows: Sequence[RowFacts]) -> int:
     """Count the first rows that are bold, if most of the others are not; labels of the rows below them are none."""
     count = _count_while([row.is_bold for row in rows])
-    while count > 1 and _is_label(rows[count - 1]) and rows[count - 2].texts[0]:
+    while count > 1 and _is_label(rows[count - 1]) and any(rows[count - 2].texts[:1]):
         count -= 1
     others = [row.is_bold for row in rows[count:]]
     return count if sum(others) < max(len(others), 1) / 2 else 0
 
 
 def _is_label(row: RowFacts) -> bool:
-    return bool(row.texts[0]) and not any(row.texts[1:])
+    return any(row.texts[:1]) and not any(row.texts[1:])
 
 
 def _count_ruled(rows: Sequence[RowFacts], most: int) -> int:

@@ -183,7 +183,10 @@ def _release_titles(region: Region, regions: Sequence[Region]) -> Iterator[Regio
             if len(line) > 1 or any(_is_inside(table, region.box) for table in owners):
                 titles += [phrase] if owners else []
     taken = {id(word) for phrase in titles for word in phrase}
-    yield replace(region, words=tuple(w for w in region.words if id(w) not in taken)) if taken else region
+    if rest := tuple(word for word in region.words if id(word) not in taken):
+        yield replace(region, words=rest) if taken else region
+    elif not taken:
+        yield region
     yield from map(_to_text, titles)
 
 

@@ -43,6 +43,8 @@ def _find_in_region(region: Region, shapes: Sequence[Rect]) -> list[Region]:
     is_drawn = region.label == "picture" and any(shape.overlap(region.box) > 0 for shape in shapes)
     if is_drawn or (region.grid is None and region.label not in _LABELS) or len(region.words) < 2 * MIN_LINES:
         return [region]
+    if not all(word.upright for word in region.words):  # phrases are of upright words only: the others would be lost
+        return [region]
     words, rules = _split_borders(region.words) if is_mono else (list(region.words), [])
     if region.grid is not None:
         return [replace(region, words=tuple(words), grid=_add_rules(region.grid, rules)) if rules else region]
