@@ -33,13 +33,13 @@ def add_picture_page(pdf: Any, number: int) -> None:
     pdf[-1].insert_image((72, 600, 200, 728), stream=buffer.getvalue())
 
 
-@pytest.mark.parametrize(("add_page", "pages"), [(add_text_page, 1), (add_picture_page, 1), (add_text_page, 24)])
+@pytest.mark.parametrize(("add_page", "pages"), [(add_text_page, 1), (add_picture_page, 1), (add_text_page, 12)])
 async def test_a_page_worker_does_not_leak_memory(
     tmp_path: Path, buffers: PixelBufferPool, add_page: Callable[[Any, int], None], pages: int
 ) -> None:
-    """Pages 13 to 24 take at most 32 MiB more than the first twelve, for many documents and for a long one.
+    """After twelve pages a worker uses at most 4 MiB more than after six, for many documents and for a long one.
 
-    Copies of pixels take memory that earlier ones had, so that a single page says little; a leak of pixels is 36 MiB.
+    What it holds for a moment is no leak: the least of the last three pages counts.
     """
     room, memory = 1200 * 1700 * 3, []
     page_pool = PagePool(1, buffers, timeout_s=120)
@@ -47,7 +47,7 @@ async def test_a_page_worker_does_not_leak_memory(
     child = psutil.Process(await page_pool.call(os.getpid))
 
     async with buffers.lend(room) as buffer:
-        for first in range(0, 24, pages):
+        for first in range(0, 12, pages):
             path = tmp_path / f"{first}.pdf"
             with pymupdf.open() as pdf:
                 for number in range(first, first + pages):
@@ -61,4 +61,4 @@ async def test_a_page_worker_does_not_leak_memory(
             path.unlink()
     await page_pool.close()
 
-    assert max(memory[12:]) - max(memory[:12]) < 32 << 20
+    assert min(memory[-3:]) - memory[5] < 4 << 20

@@ -37,10 +37,10 @@ _CHILD_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # there is one page worker per core already
     "OPENCV_FOR_THREADS_NUM": "1",
     "PYTHONWARNINGS": "ignore",  # Pillow's warnings may quote text of the document
-    # Copies of an A4 page's pixels take memory that earlier ones had (up to 100 MB stay); only larger ones are mapped.
-    # Mapped for each copy, they took a sixth of a page's processor time, in page faults.
-    "MALLOC_MMAP_THRESHOLD_": f"{8 << 20}",
-    "MALLOC_TRIM_THRESHOLD_": f"{32 << 20}",
+    # Fixed thresholds keep pixels in mmap. Otherwise glibc raises the threshold after the first large free, places
+    # pixels in the heap between small objects, and keeps 8 MB per page.
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
+    "MALLOC_TRIM_THRESHOLD_": "1048576",
     # Memory in pages of 2 MB, where Linux lets programs choose: OCR, which maps much, takes three quarters of the time.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
