@@ -36,7 +36,7 @@ CUT_ENTITY = re.compile(r"&(?=#(?!(?:[0-9]+|[xX][0-9a-fA-F]+);))")
 _LINE_START = re.compile(
     r"#|>|[-+*:](?=\s|$)"  # headings, quotes, lists, definitions
     r"|([-*_])(?=(?:\s*\1){2,}\s*$)|`(?=``+[^`]*$)|~(?=~~)"  # rules, fenced code
-    r"|\[(?=[^\[\]]*\]:)|\*(?=\[[^\[\]]*\]:)"  # definitions of links, notes and abbreviations
+    r"|\[(?=.*\]:)|\*(?=\[.*\]:)"  # definitions of links, notes and abbreviations, with escaped brackets in them
 )
 _LIST_NUMBER = re.compile(r"\d+(?=[.)](?:\s|$))")
 _RULE_IN_LIST = re.compile(r"-(?:\s*-)+\s*$")  # with the item's own dash, a rule
