@@ -12,7 +12,7 @@ import numpy as np
 
 from twopass.detection.labels import Label
 from twopass.detection.region import Region, make_region
-from twopass.detection.suppression import overlap_areas, stack_boxes
+from twopass.detection.suppression import Floats, overlap_areas, stack_boxes
 from twopass.document import Box, Word, enclose
 from twopass.pages.text_layer import TextLayer
 
@@ -63,9 +63,9 @@ def find_missed_paragraphs(layer: TextLayer, boxes: Sequence[Box]) -> list[Box]:
     ]
 
 
-def find_covered(words: Sequence[Box], boxes: Sequence[Box]) -> list[bool]:
+def find_covered(words: Sequence[Box] | Floats, boxes: Sequence[Box]) -> list[bool]:
     """Which words have their centre, or most of their area, in one of the boxes."""
-    if not words or not boxes:
+    if not len(words) or not boxes:
         return [False] * len(words)
     small, large = stack_boxes(words), stack_boxes(boxes)
     x, y = (small[:, 0] + small[:, 2]) / 2, (small[:, 1] + small[:, 3]) / 2

@@ -78,7 +78,7 @@ def find_uncontained(regions: Sequence[Region]) -> Flags:
     return np.asarray(~(dropped_outer | dropped_inner))
 
 
-def stack_boxes(boxes: Sequence[Box]) -> Floats:
+def stack_boxes(boxes: Sequence[Box] | Floats) -> Floats:
     return np.array(boxes, float).reshape(len(boxes), 4)
 
 

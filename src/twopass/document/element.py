@@ -253,6 +253,11 @@ class Element(Value):
         return self.kind in FIGURES
 
     @property
+    def needs_reading(self) -> bool:
+        """Whether pass 1 left it to pass 2, because it is not read or doubtful."""
+        return not {Flag.DOUBTFUL, Flag.UNREAD_REGION}.isdisjoint(self.flags)
+
+    @property
     def is_unread_ink(self) -> bool:
         """Whether it is only known that there is text."""
         return Flag.MISSED in self.flags and not self.text and self.table is None

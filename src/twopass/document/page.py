@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import count
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
 from twopass.document.audit import Finding, PageAudit
 from twopass.document.box import Box
-from twopass.document.element import Element
+from twopass.document.element import Element, make_element_id
 from twopass.errors import Code, Retry
 from twopass.values import Value
 
@@ -232,6 +233,12 @@ class Checkpoint(Value):
     def without_completions(self) -> Checkpoint:
         """What assembly needs; the raw completions stay in the store, to save memory."""
         return self.model_copy(update={"completions": ()})
+
+    def iterate_free_ids(self) -> Iterator[str]:
+        """Yield ids that none of its elements has."""
+        used = {element.id for element in self.elements}
+        ids = (make_element_id(self.page.number, index) for index in count(len(used)))
+        return (name for name in ids if name not in used)
 
     def with_problems(self, problems: Iterable[Problem]) -> Checkpoint:
         return self.model_copy(update={"problems": (*self.problems, *problems)})

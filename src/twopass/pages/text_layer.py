@@ -109,7 +109,8 @@ def to_paragraph_elements(layer: Sequence[Word], page: int) -> tuple[Element, ..
         confidence=confidence,
         flags=(Flag.TEXT_LAYER, *doubts),
     )
-    return tuple(fill(element, paragraph, index) for index, paragraph in enumerate(split_paragraphs(layer)))
+    paragraphs = enumerate(split_paragraphs(layer))
+    return tuple(fill(element, paragraph, make_element_id(page, index)) for index, paragraph in paragraphs)
 
 
 def split_paragraphs(layer: Sequence[Word]) -> list[list[Word]]:
@@ -138,11 +139,11 @@ def _write_lines(paragraph: Sequence[Word]) -> Iterator[str]:
     yield " ".join(one.text for one in line)
 
 
-def fill(element: Element, paragraph: Sequence[Word], index: int) -> Element:
-    """Put the paragraph's text and box into an element."""
+def fill(element: Element, paragraph: Sequence[Word], element_id: str) -> Element:
+    """Put the paragraph's text and box into an element, which gets this id."""
     text = prose.unwrap("\n".join(_write_lines(paragraph)))
     box = enclose(word.box for word in paragraph)
-    update = {"id": make_element_id(element.page, index), "boxes": (box,), "text": text, "markdown": text}
+    update = {"id": element_id, "boxes": (box,), "text": text, "markdown": text}
     return element.model_copy(update=update)
 
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import chain, count, pairwise, product
+from itertools import chain, pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ from twopass.document import (
     State,
     Word,
     enclose,
-    make_element_id,
 )
 from twopass.errors import WorkerDied
 from twopass.families import agreement, content
@@ -66,7 +65,6 @@ SAME_LINE, WIDE_GAP = 0.5, 3.0  # of a word's height: shift and gap between word
 SAME_WIDTH, NARROW_GAP = 0.1, 0.6  # of a word's width: shift and gap between words of a line up the page
 SAME_BLOCK, SAME_HEIGHT = 1.0, 1.6  # between lines of one block: gap in heights, and ratio of their heights
 SAME_COLUMN = 0.5  # of the narrower one's width, that two elements of one column share
-_READ_AGAIN = frozenset({Flag.DOUBTFUL, Flag.UNREAD_REGION})
 _NUMBER = re.compile(r"\d+")
 _WITHOUT_ANSWER = frozenset({State.BLANK, State.FAILED, State.UNREAD})
 
@@ -95,7 +93,7 @@ class MissedLine(NamedTuple):
 async def add(page: PageContext, first: Checkpoint) -> Checkpoint:
     """The page after pass 1, with elements for the text that it missed; pass 2 asks about some of them."""
     asks = page.family.canary is not None and page.job.pass2 is not Pass2.NONE
-    known = [describe(element, element.text and _READ_AGAIN.isdisjoint(element.flags)) for element in first.elements]
+    known = [describe(element, bool(element.text) and not element.needs_reading) for element in first.elements]
     return await _add(page, first, known, page.missed_questions if asks else 0)
 
 
@@ -122,9 +120,12 @@ async def _add(page: PageContext, checkpoint: Checkpoint, known: Sequence[KnownT
     return _add_elements(checkpoint, lines, questions) if lines else checkpoint
 
 
-def describe(element: Element, is_read: object = True) -> KnownText:
-    """`is_read`: not to be read again. A layer spells the words of figures and formulas differently."""
-    is_compared = bool(is_read) and not element.is_figure and element.kind is not Kind.FORMULA
+def describe(element: Element, is_read: bool = True) -> KnownText:
+    """`is_read`: its text is whole, so that a layer's words can be compared with it.
+
+    A layer spells the words of figures and formulas differently.
+    """
+    is_compared = is_read and not element.is_figure and element.kind is not Kind.FORMULA
     return KnownText(element.boxes, " ".join(element.texts), is_compared)
 
 
@@ -136,10 +137,9 @@ def _add_elements(first: Checkpoint, lines: Sequence[MissedLine], questions: int
 
     What has no text is found by the audit, unless pass 2 reads it.
     """
-    blocks, number = group_lines(lines), first.page.number
-    used = {element.id for element in first.elements}
-    free = (name for n in count(len(used)) if (name := make_element_id(number, n)) not in used)
-    added = [_build_element(block, name, number) for block, name in zip(blocks, free, strict=False)]
+    blocks = group_lines(lines)
+    pairs = zip(blocks, first.iterate_free_ids(), strict=False)
+    added = [_build_element(block, element_id, first.page.number) for block, element_id in pairs]
     asked = {element.id for element in sorted(added, key=lambda element: -len(element.text))[:questions]}
     boxes = [(index, box) for index, element in enumerate(first.elements) if (box := element.box)]
     places: dict[int, list[Element]] = defaultdict(list)
@@ -282,6 +282,11 @@ def _to_letters(text: str) -> str:
     return prose.strip_to_letters(text).casefold()
 
 
+def is_text(text: str, score: float) -> bool:
+    """Whether what RapidOCR read is text, and no shape or texture."""
+    return score >= MIN_SCORE and _has_letters(text)
+
+
 def _has_letters(text: str) -> bool:
     return sum(map(str.isalnum, text)) >= MIN_LETTERS
 
@@ -333,8 +338,8 @@ def _is_lost(line: MissedLine, known: Sequence[KnownText]) -> bool:
 def _read(array: Array, boxes: Sequence[Box]) -> Iterator[MissedLine | None]:
     """What RapidOCR reads in each box; None where that is no text."""
     for box, (text, score) in zip(boxes, _recognise(array, boxes), strict=True):
-        is_text = score >= MIN_SCORE and _has_letters(text) and not _is_scrawl(text)
-        yield MissedLine(box, text.strip(), round(score, 4)) if is_text else None
+        is_line = is_text(text, score) and not _is_scrawl(text)
+        yield MissedLine(box, text.strip(), round(score, 4)) if is_line else None
 
 
 def _recognise(array: Array, boxes: Sequence[Box]) -> list[tuple[str, float]]:
@@ -377,12 +382,12 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
     if not lacking:
         return
     spare = _list_spare(answer, Counter(chain(*tokens)))
-    boxes = [word.box for word in words]
-    is_outside = [not found for found in recall.find_covered(boxes, [box for one in known for box in one.boxes])]
-    apart = recall.find_covered(boxes, [box for one in known if not one.is_compared for box in one.boxes])
+    corners = words.corners
+    is_outside = [not found for found in recall.find_covered(corners, [box for one in known for box in one.boxes])]
+    apart = recall.find_covered(corners, [box for one in known if not one.is_compared for box in one.boxes])
     is_lacking = np.array([all(token in lacking for token in own) for own in tokens]) & ~np.array(apart)
     for one in known if is_lacking.any() else ():
-        inside = np.flatnonzero(recall.find_covered(boxes, one.boxes))
+        inside = np.flatnonzero(recall.find_covered(corners, one.boxes))
         is_lacking[inside] &= _find_unmatched([tokens[n] for n in inside], prose.split_words(one.text))
         if is_lacking[inside].sum() > MAX_LACKING * inside.size:  # another text: it was misread
             is_lacking[inside] = False

@@ -13,14 +13,13 @@ from twopass.families import content
 from twopass.job import Task
 from twopass.pages import ocr
 from twopass.pages.shared_pixels import Pixels
+from twopass.steps import missed_text
 from twopass.steps.page_context import PageContext
 from twopass.text import hyphenation, prose
 from twopass.text.confidence import Evidence, judge
 
 MAX_LINES = 40  # of a page: each takes RapidOCR about 20 ms
 MIN_SIDE = 16  # pixels of a picture: a smaller one is a bullet or an icon
-MIN_SCORE = 0.8  # of a line: shapes and textures are read as letters with less
-MIN_LETTERS = 2  # and digits, of a line
 SAME_ROW = 0.5  # of a line's height, between the middles of lines in one row
 _WITH_ANSWER = frozenset({State.READ, State.REPAIRED})
 
@@ -94,7 +93,8 @@ def read_pixels(pixels: Pixels, places: Sequence[Box], others: Sequence[Box]) ->
         quads = ocr.detect_quickly(crop) if left and min(x1 - x0, y1 - y0) >= MIN_SIDE else []
         own = [quad for quad in quads if not _is_in(quad, others, x0, y0, pixels)][:left]
         left -= len(own)
-        lines = [line for line in ocr.read_lines(crop, own).lines if _is_text(line)] if own else []
+        read = ocr.read_lines(crop, own).lines if own else ()
+        lines = [line for line in read if missed_text.is_text(line.text, line.score)]
         texts.append(_join(lines) if lines else None)
     return tuple(texts)
 
@@ -103,10 +103,6 @@ def _is_in(quad: ocr.Corners, boxes: Sequence[Box], left: int, top: int, pixels:
     x, y = Rect.around(quad).centre
     centre = (x + left) / pixels.width, (y + top) / pixels.height
     return any(box.contains(centre) for box in boxes)
-
-
-def _is_text(line: ocr.OcrLine) -> bool:
-    return line.score >= MIN_SCORE and sum(map(str.isalnum, line.text)) >= MIN_LETTERS
 
 
 def _join(lines: Sequence[ocr.OcrLine]) -> PictureText:

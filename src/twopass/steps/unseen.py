@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from twopass.document import Box, Checkpoint, Element, Finding, FindingKind, Flag, Kind, Layer, Word, make_element_id
+from twopass.document import Box, Checkpoint, Element, Finding, FindingKind, Flag, Kind, Layer, Word
 from twopass.document.audit import MAX_WORDS
 from twopass.pages import text_layer
 from twopass.pages.hidden_words import Reason, Unseen, find_blank
@@ -23,7 +23,7 @@ def add(page: Checkpoint, unseen: Unseen, layer: TextLayer) -> Checkpoint:
         return page
     page = _add_undrawn(page, unseen.undrawn)
     hidden = list(_group_hidden(unseen))
-    elements = [_build(page, words, n, Flag.HIDDEN_TEXT) for n, (_, words) in enumerate(hidden, len(page.elements))]
+    elements = _build(page, [words for _, words in hidden], Flag.HIDDEN_TEXT)
     elements = [element.model_copy(update={"content_layer": Layer.INVISIBLE}) for element in elements]
     findings = [
         Finding(
@@ -67,10 +67,7 @@ def _add_undrawn(page: Checkpoint, undrawn: TextLayer) -> Checkpoint:
     elements = [_doubt(element) if undrawn.inside(element.boxes, _MARGIN) else element for element in page.elements]
     known = {word for element in elements for text in element.texts for word in prose.split_words(text)}
     lost = [word for word in undrawn if not known.issuperset(prose.split_words(word.text))]
-    new = [
-        _doubt(_build(page, paragraph, n, Flag.NOT_DRAWN))
-        for n, paragraph in enumerate(text_layer.split_paragraphs(lost), len(elements))
-    ]
+    new = map(_doubt, _build(page, text_layer.split_paragraphs(lost), Flag.NOT_DRAWN))
     finding = Finding(kind=FindingKind.TEXT_NOT_DRAWN, count=len(undrawn), words=undrawn.texts[:MAX_WORDS])
     return page.model_copy(update={"elements": (*elements, *new)}).with_findings([finding])
 
@@ -79,12 +76,10 @@ def _doubt(element: Element) -> Element:
     return element.model_copy(update={"confidence": judge_undrawn(element.confidence)}).with_flags(Flag.NOT_DRAWN)
 
 
-def _build(page: Checkpoint, words: Sequence[Word], index: int, flag: Flag) -> Element:
-    number = page.page.number
-    element = Element(
-        id=make_element_id(number, index), page=number, category=Kind.TEXT.category, kind=Kind.TEXT, flags=(flag,)
-    )
-    return text_layer.fill(element, words, index)
+def _build(page: Checkpoint, paragraphs: Sequence[Sequence[Word]], flag: Flag) -> list[Element]:
+    element = Element(id="", page=page.page.number, category=Kind.TEXT.category, kind=Kind.TEXT, flags=(flag,))
+    pairs = zip(paragraphs, page.iterate_free_ids(), strict=False)
+    return [text_layer.fill(element, paragraph, element_id) for paragraph, element_id in pairs]
 
 
 def _report_redaction(box: Box, layer: TextLayer) -> Finding:

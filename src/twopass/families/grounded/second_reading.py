@@ -91,9 +91,7 @@ def choose_question(context: ElementContext, knows_figures: bool) -> QuestionNam
         return QuestionName.VISIBLE_TEXT
     if element.kind is Kind.TABLE:
         return QuestionName.TABLE
-    is_wanted = (
-        context.ask_all or element.kind is Kind.FORMULA or {Flag.DOUBTFUL, Flag.UNREAD_REGION} & set(element.flags)
-    )
+    is_wanted = context.ask_all or element.kind is Kind.FORMULA or element.needs_reading
     return QuestionName.TEXT if is_wanted else None
 
 

@@ -34,7 +34,6 @@ from twopass.models import Model, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 _LADDER = (DETECTION,)
-_ASKED = frozenset({Flag.UNREAD_REGION, Flag.DOUBTFUL})
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class RegionFamily(Family):
 
     def next_question(self, context: ElementContext) -> Question | None:
         """One question about every region that the reader reads, unless its text is known and not doubtful."""
-        if context.replies or _ASKED.isdisjoint(context.element.flags):
+        if context.replies or not context.element.needs_reading:
             return None
         task = self._choose_task(detected_page.find_label(context.element))
         return Question(task, self.reader.prompts[task]) if task else None
