@@ -20,6 +20,7 @@ from twopass.document import Box, Rect
 from twopass.pages import lying_fonts, own_ink
 from twopass.pages.lying_fonts import FontWord
 from twopass.pages.shared_pixels import Pixels
+from twopass.pages.source_files import copy_pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 Array = npt.NDArray[np.uint8]
@@ -48,7 +49,6 @@ MAX_CROWD = 0.25  # of this part that lies in boxes of other words, before the w
 COARSE = 3  # pixels that are one when boxes are counted
 LARGE = 3.0  # times the median height: boxes of watermarks, which lie behind all words of a page
 LIGHT = 0xC0  # in red, green and blue: a colour of letters that may be that of the paper
-CHANNELS = (16, 8, 0)  # shifts of red, green and blue in a colour
 FLAT, SQUEEZED = 0.7, 0.25  # of the smallest size: height of a word, and width of its letters on average
 OVER_WORDS = 0.4  # of an invisible word's box that lies on another word: it has no ink of its own
 MIN_NOISE = 3  # letters of a word on a scan: OCR reads shorter ones in specks
@@ -121,6 +121,10 @@ class Style(NamedTuple):
         return self.colour, self.opacity, self.flags & (_FILLED_OR_STROKED | _CLIP), self.size < TINY[-1][0]
 
     @property
+    def rgb(self) -> tuple[int, int, int]:
+        return self.colour >> 16 & 255, self.colour >> 8 & 255, self.colour & 255
+
+    @property
     def is_drawn(self) -> bool:
         return bool(self.flags & (_FILLED_OR_STROKED | _CLIP)) and self.opacity >= 255 * MIN_OPACITY
 
@@ -137,6 +141,12 @@ class Drawing:
     zoom: float
     image_share: float
     is_turned: bool = False
+
+    @property
+    def smallest_size(self) -> float:
+        """The type size in points below which text on a page of this size is too small to be read."""
+        side = min(self.array.shape[:2]) / self.zoom
+        return float(max(min(points, share * side) for points, share in TINY))
 
     @property
     def is_scan(self) -> bool:
@@ -256,14 +266,11 @@ class _Eyes:
         self._has_letters = np.array([sum(map(str.isalnum, text)) >= least for text in layer.texts])
         self._is_drawn = np.array([style.is_drawn for style in styles])
         self._is_clip = np.array([bool(style.flags & _CLIP) for style in styles])
-        side = min(width, height) / drawing.zoom
-        limit = max(min(points, share * side) for points, share in TINY)
         sizes = np.array([style.size for style in styles])
-        self._is_tiny = self._is_drawn & (sizes < limit)
-        self._is_tiny |= self._is_drawn & self._find_narrow(layer, limit * drawing.zoom)
+        self._is_tiny = self._is_drawn & (sizes < drawing.smallest_size)
+        self._is_tiny |= self._is_drawn & self._find_narrow(layer, drawing.smallest_size * drawing.zoom)
         self._is_large = sizes * drawing.zoom >= MIN_SIZE
-        colours = np.array([style.colour for style in styles])
-        self._is_light = np.min([colours >> shift & 255 for shift in CHANNELS], axis=0) >= LIGHT
+        self._is_light = np.array([min(style.rgb) >= LIGHT for style in styles])
         self._texts = layer.texts
 
     def _find_narrow(self, layer: TextLayer, limit: float) -> Marks:
@@ -330,8 +337,7 @@ class _Eyes:
         """
         spread = self._measure_spread(edges, BANDS)
         seen = self._is_drawn & ~hidden
-        over = ~self._is_drawn & (self._share_with(seen) > OVER_WORDS)
-        on_other_ink = ~self._is_drawn & (over | (spread < MIN_SPREAD))
+        on_other_ink = self._lie_on(seen, ~self._is_drawn) | (~self._is_drawn & (spread < MIN_SPREAD))
         doubtful = seen & self._has_letters & ~self._is_clip & (spread < MIN_SPREAD)
         if self._drawing.is_scan:
             return on_other_ink
@@ -383,15 +389,15 @@ class _Eyes:
         areas = np.maximum((cores[2] - cores[0]) * (cores[3] - cores[1]), 1.0)
         return np.asarray(_sum_boxes(crowded, cores[0], cores[2], cores[1], cores[3]) / areas)
 
-    def _share_with(self, others: Marks) -> npt.NDArray[np.float64]:
-        """The share of each box that lies in boxes of the others, which hardly overlap each other."""
-        if not others.any() or self._is_drawn.all():
-            return np.zeros(len(self._boxes))
-        x0, y0, x1, y1 = self._boxes.T[:, :, None]
+    def _lie_on(self, others: Marks, words: Marks) -> Marks:
+        """Which of these words lie for the most part on the others, which hardly overlap each other."""
+        x0, y0, x1, y1 = self._boxes[words].T[:, :, None]
         a0, b0, a1, b1 = self._boxes[others].T[:, None, :]
         across = (np.minimum(x1, a1) - np.maximum(x0, a0)).clip(0)
         down = (np.minimum(y1, b1) - np.maximum(y0, b0)).clip(0)
-        return np.asarray((across * down).sum(1) / self._areas)
+        found = np.zeros_like(words)
+        found[words] = (across * down).sum(1) > OVER_WORDS * self._areas[words]
+        return found
 
     def _find_undrawn(self, bare: Marks) -> Marks:
         """Of the words without ink, those that draw nothing even alone on the page, on white and on black."""
@@ -454,9 +460,7 @@ def _draw(drawing: Drawing, without: Sequence[str], paper: int) -> Array:
     everywhere = mupdf.FzRect(mupdf.FzRect.Fixed_INFINITE)
     mupdf.fz_run_display_list(drawing.display_list.this, device, mupdf.FzMatrix(), everywhere, mupdf.FzCookie())
     mupdf.fz_close_device(device)
-    pixmap = pymupdf.Pixmap("raw", pixels)
-    rows = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
-    return rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
+    return copy_pixels(pymupdf.Pixmap("raw", pixels))
 
 
 # ---- reasons ----
@@ -474,15 +478,14 @@ def _explain(
             yield Reason.INVISIBLE
         elif not style.is_drawn:
             yield Reason.TRANSPARENT
-        elif style.size < max(min(points, share * min(width, height) / drawing.zoom) for points, share in TINY):
+        elif style.size < drawing.smallest_size:
             yield Reason.TINY
         elif _is_covered(log, page, box):
             yield Reason.COVERED
         else:
             x0, y0, x1, y1 = (box * (width, height, width, height)).astype(int).tolist()
             part = drawing.array[y0 : y1 + 1, x0 : x1 + 1].reshape(-1, 3)
-            own = np.array([style.colour >> 16, style.colour >> 8 & 255, style.colour & 255])
-            is_same = part.size > 0 and np.abs(np.median(part, axis=0) - own).max() <= 2 * CONTRAST
+            is_same = part.size > 0 and np.abs(np.median(part, axis=0) - style.rgb).max() <= 2 * CONTRAST
             yield Reason.COLOUR if is_same else Reason.CLIPPED
 
 

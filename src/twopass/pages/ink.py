@@ -234,7 +234,7 @@ def _remove_rules(ink: Array) -> Array:
 def _list_parts(ink: Array, covered: Array) -> _Parts:
     """The connected parts that may be letters or words and whose centre is not covered, from left to right."""
     found = _label(ink)
-    bars = [bar for bar in found if _is_bar(bar) and not _is_covered(bar, covered)]
+    bars = [bar for bar in found[_are_bars(found)] if not _is_covered(bar, covered)]
     found = np.concatenate([found, *(_list_holes(ink, bar) for bar in bars[:_MAX_BARS])])
     found = _keep_letters(found)
     x, y = found[:, 0] + found[:, 2] // 2, found[:, 1] + found[:, 3] // 2
@@ -253,9 +253,9 @@ def _label(ink: Array) -> _Parts:
     return np.asarray(cv2.connectedComponentsWithStats(ink)[2][1:])
 
 
-def _is_bar(part: npt.NDArray[np.int32]) -> bool:
-    _, _, width, height, area = part.tolist()
-    return bool(width >= _BAR[0] and height >= _BAR[1] and area > _BAR_FILL * width * height)
+def _are_bars(parts: _Parts) -> npt.NDArray[np.bool_]:
+    _, _, width, height, area = parts.T
+    return np.asarray((width >= _BAR[0]) & (height >= _BAR[1]) & (area > _BAR_FILL * width * height))
 
 
 def _is_covered(part: npt.NDArray[np.int32], covered: Array) -> bool:

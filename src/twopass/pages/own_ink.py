@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from twopass.pages.source_files import copy_pixels
+
 Array = npt.NDArray[np.uint8]
 Box = npt.NDArray[np.float64]  # x0, y0, x1, y1 in pixels
 
@@ -157,6 +159,4 @@ def _draw(letters: Sequence[_Letter], part: tuple[int, int, int, int]) -> Array:
     device = mupdf.fz_new_draw_device(mupdf.FzMatrix(), pixels)
     mupdf.fz_fill_text(device, text, mupdf.FzMatrix(), grey, [1.0], 1.0, mupdf.FzColorParams())
     mupdf.fz_close_device(device)
-    pixmap = pymupdf.Pixmap("raw", pixels)
-    rows = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
-    return rows[:, : pixmap.width].copy()
+    return copy_pixels(pymupdf.Pixmap("raw", pixels))[:, :, 0]

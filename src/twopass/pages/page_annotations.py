@@ -109,8 +109,8 @@ def iterate_fields(page: Any) -> Iterator[FormField]:
     """Yield what each field of a form has on this page: its place, its value, and how it is shown."""
     place = _Placement(page)
     for widget in islice(_iterate_annotations(page, "Widget"), MAX_FIELDS):
-        flags, type_ = _read_int(_inherit(widget, "Ff")), _find_type(widget)
-        if type_ is None:
+        flags = _read_int(_inherit(widget, "Ff"))
+        if (type_ := _find_type(widget, flags)) is None:
             continue
         is_box = type_ in (FieldType.CHECKBOX, FieldType.RADIO)
         export, checked = _read_state(widget) if is_box else (None, None)
@@ -130,8 +130,8 @@ def iterate_fields(page: Any) -> Iterator[FormField]:
         )
 
 
-def _find_type(widget: Any) -> FieldType | None:
-    flags, name = _read_int(_inherit(widget, "Ff")), _read_name_object(_inherit(widget, "FT"))
+def _find_type(widget: Any, flags: int) -> FieldType | None:
+    name = _read_name_object(_inherit(widget, "FT"))
     if name == "Btn":
         return FieldType.BUTTON if flags & _PUSH_BUTTON else FieldType.RADIO if flags & _RADIO else FieldType.CHECKBOX
     return {"Tx": FieldType.TEXT, "Ch": FieldType.CHOICE, "Sig": FieldType.SIGNATURE}.get(name)

@@ -253,9 +253,13 @@ def render_display_list(display_list: Any, across: float, down: float) -> npt.ND
 
     zoom = pymupdf.Matrix(across, down)
     pixmap = display_list.get_pixmap(matrix=zoom, colorspace=pymupdf.csRGB, alpha=False)
+    return copy_pixels(pixmap)
+
+
+def copy_pixels(pixmap: Any) -> npt.NDArray[np.uint8]:
+    """The pixels of a pixmap, height × width × components; a copy, because their memory is freed with the pixmap."""
     rows = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
-    # A copy, because the memory belongs to MuPDF and is freed with the pixmap.
-    return rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
+    return rows[:, : pixmap.width * pixmap.n].reshape(pixmap.height, pixmap.width, pixmap.n).copy()
 
 
 def measure_image_share(display_list: Any) -> float:

@@ -124,13 +124,9 @@ class _Target:
         if self._owners[start] != self._owners[end - 1]:
             return False
         owner = self._owners[start]
-        text = self._texts[owner]
         first, last = self._letters.positions[start], self._letters.positions[end - 1] + 1
-        covered = link.text or ""
-        before, after = _leading_signs(covered), _leading_signs(covered[::-1])[::-1]
-        first -= len(before) if before and text[:first].endswith(before) else 0
-        last += len(after) if after and text.startswith(after, last) else 0
-        self.found.append(_Place(owner, first, last, link.uri))
+        span = _include_signs(self._texts[owner], first, last, link.text or "")
+        self.found.append(_Place(owner, *span, link.uri))
         return True
 
     def find(self, link: Link, words: str) -> bool:
@@ -250,11 +246,8 @@ def locate(
     for link in links:
         if link.start is None or link.end is None:
             continue
-        first, last = (
-            bisect_left(own.positions, link.start) - skipped,
-            bisect_left(own.positions, link.end) - 1 - skipped,
-        )
-        first, last = max(first, 0), min(last, len(positions) - 1)
+        first = max(bisect_left(own.positions, link.start) - skipped, 0)
+        last = min(bisect_left(own.positions, link.end) - skipped, len(positions)) - 1
         if first <= last:
             span = _include_signs(shown, positions[first], positions[last] + 1, source[link.start : link.end])
             located.append(ShownLink(*(_include_marks(shown, *span) if is_markdown else span), link.uri))

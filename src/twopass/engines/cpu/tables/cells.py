@@ -193,9 +193,7 @@ def _measure_doubt(lines: TableLines, slots: _Slots, owners: Mapping[_Slot, _Slo
     places = {id(word): owners[slot] for slot, words in slots.items() for word in words}
     wrong = sum(len({places[id(word)] for word in phrase}) > 1 for phrase in phrases)
     for one, other in pairwise(phrases):
-        left, right = one[-1].box, other[0].box
-        is_beside = left.overlap_y(right) > 0 and right.x0 - left.x1 > WIDE_GAP * left.height
-        wrong += is_beside and places[id(one[-1])] == places[id(other[0])]
+        wrong += _are_apart(one, other) and places[id(one[-1])] == places[id(other[0])]
     numbers = Counter(places[id(phrase[0])] for phrase in phrases if all(map(is_number, phrase)))
     wrong += sum(count - 1 for count in numbers.values())
     empty = lines.xs.slots - len({col for (_, col), words in slots.items() if words})
@@ -271,12 +269,18 @@ def _find_apart(lines: TableLines, phrases: _Phrases) -> Iterator[tuple[_Slot, _
     ys, xs = lines.ys.positions, lines.xs.positions
     for one, other in pairwise(phrases):
         left, right = one[-1].box, other[0].box
-        if right.x0 - left.x1 > WIDE_GAP * left.height and left.overlap_y(right) > 0:
+        if _are_apart(one, other):
             between = [c for c in range(1, lines.xs.slots) if left.x1 - CUT < xs[c] < right.x0 + CUT]
             row = find_slot(ys, left.centre[1])
             if between and all(_is_open(lines.xs.rules[c], ys[row], ys[row + 1]) for c in between):
                 col = min(between, key=lambda c: abs(xs[c] - (left.x1 + right.x0) / 2))
                 yield (row, col - 1), (row, col)
+
+
+def _are_apart(one: Sequence[StyledWord], other: Sequence[StyledWord]) -> bool:
+    """Whether there is a wide space between two phrases that are beside each other."""
+    left, right = one[-1].box, other[0].box
+    return left.overlap_y(right) > 0 and right.x0 - left.x1 > WIDE_GAP * left.height
 
 
 def _unite_extents(one: _Extent, other: _Extent) -> _Extent | None:
