@@ -29,15 +29,11 @@ MIN_LINES = 4  # below each other: wide blanks of justified text form rivers ove
 SURE_LINES = 8  # of a gutter that may begin or end inside a text, as rivers do
 MIN_ALIGNED = 0.7  # of a gutter's lines that begin, or end, at one place
 ALIGNMENT = 0.35  # of a line's height, for lines that begin at one place
-REACH = (
-    1.6  # of a line's height, down to the next line of a gutter: paragraphs and headings are further apart than lines
-)
+REACH = 1.6  # of a line's height, down to the next line of a gutter: paragraphs are further apart than lines
 SAME_HEIGHT = 1.3  # ratio: a larger line across a gutter's end is a heading
 MARGIN = 0.15  # of a line's height: the white that a cut line keeps
-SLIVER, EDGE = (
-    0.8,
-    0.25,
-)  # of a line's height: a narrower piece is the edge of another line if it lies in that, or at all
+# Of a line's height: a narrower piece is the edge of another line if it lies in that, or in any case.
+SLIVER, EDGE = 0.8, 0.25
 MIN_PIXELS = 4  # of a line's height
 LONG_LINE = 5.0  # times its height: the angle of a shorter one is not exact
 MAX_SKEW, MIN_SKEW = 20.0, 0.2  # degrees

@@ -28,10 +28,8 @@ MIN_SENSELESS = 0.02  # of a font's characters: control and private characters, 
 MIN_PLAUSIBLE, MIN_JUDGED = 0.75, 3  # share of a font's words that a language may have, and words needed to say so
 # Share of words that a language may have, of so many; share of characters without a meaning, so many in a word.
 MAX_NONSENSE, MIN_SENSE, MAX_UNNAMED, MIN_UNNAMED = 0.4, 6, 0.5, 3
-MAX_DEVIATION, MIN_WORDS = (
-    0.05,
-    4,
-)  # of word widths from a standard font's, as logarithms; honest fonts: 0.009, 90 % 0.05
+# Of word widths from a standard font's, as logarithms (honest fonts: 0.009, 90 % 0.05), and words needed to say so.
+MAX_DEVIATION, MIN_WORDS = 0.05, 4
 MIN_SHARE, MAX_FONTS = 0.05, 4  # of the page's characters in a font that is compared, and such fonts
 MIN_LETTERS, MIN_DIGITS, MIN_READ = 5, 6, 3  # letters or digits of a sample, and of what is read of it
 MAX_LETTERS = 12  # of a sampled word, if there are any

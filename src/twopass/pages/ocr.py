@@ -47,10 +47,7 @@ MAX_SIGN_LINES = 6  # of a sign, with what looks like lines in the photograph ar
 MAX_SIGN_LETTERS, SIGN_SCORE = 24, 0.95  # of a sign: words in scripts that RapidOCR does not know have 0.5 to 0.94
 MIN_SIGN_SHARE = 0.5  # of the lines of a sign that were left out, to say so
 LEGIBLE_SCORE = 0.3  # of a line of handwriting: its words have 0.5-0.9, runs of letters in other scripts 0.0-0.6
-MIN_LEGIBLE_WORDS, MIN_LEGIBLE_SHARE = (
-    5,
-    0.4,
-)  # judged together, and of all words: handwriting has more of three letters
+MIN_LEGIBLE_WORDS, MIN_LEGIBLE_SHARE = 5, 0.4  # judged together, and of all words: short ones are not judged
 MIN_PLAUSIBILITY = 0.7  # of these words: handwriting has 0.87-1.0, Thai read as Latin 0.0-0.67
 MIN_SURE_LETTERS = 3  # on a page with unreadable lines, a line with fewer letters is dropped whatever its score
 

@@ -199,9 +199,7 @@ class Script:
     languages: tuple[str, ...]
     min_quality: float
     takes_latin: bool = False  # whether reading English besides leaves the script's own letters as they are
-    spaced: bool = (
-        True  # whether blanks separate its words: Tesseract puts some between letters of those that have none
-    )
+    spaced: bool = True  # whether blanks separate its words: where none do, Tesseract puts some between letters
 
 
 _CYRILLIC = Script("\u0400-\u052f", ("rus", "ukr", "bul", "srp", "bel", "mkd", "Cyrillic"), 0.8, takes_latin=True)

@@ -46,7 +46,7 @@ from twopass.pages import (
     text_layer,
 )
 from twopass.pages.damage import Fault
-from twopass.pages.hidden_words import Drawing, Reason, Style, Unseen
+from twopass.pages.hidden_words import Drawing, Piece, Reason, Style, Unseen
 from twopass.pages.lying_fonts import FontWord, full_font_names
 from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import (
@@ -288,21 +288,14 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
         array, is_turned = np.rot90(array, -turn // 90), True
     height, width = _write_pixels(array, request.buffer, request.max_bytes)
     faults = damage.find_faults(page)
-    drawing = Drawing(array, display_list, request.zoom, image_share, is_turned)
-    pieces = hidden_words.split_words(blocks, words)
-    layer = _to_layer(page, pieces)
     is_damaged = ink < BLANK_INK and any(fault.is_loss for fault in faults)  # words that stood on a lost scan are kept
-    is_seen, unseen = hidden_words.look(page, drawing, layer, [] if is_damaged else [piece.style for piece in pieces])
+    drawing = None if is_damaged else Drawing(array, display_list, request.zoom, image_share, is_turned)
+    pieces = hidden_words.split_words(blocks, words)
+    seen, layer, unseen = _find_seen(page, pieces, drawing)
     unseen = unseen.add_lacking(_to_layer(page, clipped), Reason.CLIPPED)
     if optional_content.has_layers(page.parent):
         found = _find_switched_off(page, request.pointer, _to_layer(page, words))
         unseen = unseen.add_lacking(found, Reason.LAYER_OFF)
-    seen = hidden_words.join_seen(pieces, is_seen)
-    layer = _to_layer(page, seen)
-    is_true = ~_find_lying(layer, [] if is_damaged else [piece.style for piece in seen], drawing)
-    places = [(piece.block, piece.line) for piece, is_used in zip(seen, is_true, strict=True) if is_used]
-    unseen = replace(unseen, lying=layer.pick(~is_true), redactions=_find_redactions(page))
-    layer = layer.pick(is_true)
     return DrawResult(
         width,
         height,
@@ -311,10 +304,28 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
         ink=ink,
         is_scalable=is_scalable,
         words=layer,
-        draft=text_layer.write_draft(layer, places) if request.with_draft else "",
+        draft=text_layer.write_draft(layer, [(one.block, one.line) for one in seen]) if request.with_draft else "",
         faults=faults,
-        unseen=unseen,
+        unseen=replace(unseen, redactions=_find_redactions(page)),
     )
+
+
+def _find_seen(
+    page: Any, pieces: Sequence[Piece], drawing: Drawing | None
+) -> tuple[Sequence[Piece], TextLayer, Unseen]:
+    """The words that can be seen, in fonts that do not lie, as pieces and as a layer; and the others.
+
+    Without a drawing to look at, all of them count as seen.
+    """
+    if drawing is None:
+        seen = hidden_words.join_seen(pieces, np.ones(len(pieces), bool))
+        return seen, _to_layer(page, seen), Unseen()
+    is_seen, unseen = hidden_words.look(page, drawing, _to_layer(page, pieces), [piece.style for piece in pieces])
+    seen = hidden_words.join_seen(pieces, is_seen)
+    layer = _to_layer(page, seen)
+    is_lying = _find_lying(layer, [piece.style for piece in seen], drawing)
+    used = [piece for piece, lies in zip(seen, is_lying.tolist(), strict=True) if not lies]
+    return used, layer.pick(~is_lying), replace(unseen, lying=layer.pick(is_lying))
 
 
 def _find_clipped(page: Any, words: Sequence[Any]) -> list[Any]:
@@ -360,11 +371,11 @@ def _find_lying(layer: TextLayer, styles: Sequence[Style], drawing: Drawing) -> 
     boxes = [Rect(*box) for box in (layer.corners * (width, height, width, height)).tolist()]
     words = [
         FontWord(text, box, style.font, box.width / (drawing.zoom * style.size))
-        for text, box, style in zip(layer.texts, boxes, styles, strict=False)
+        for text, box, style in zip(layer.texts, boxes, styles, strict=True)
         if style.is_drawn and style.size > 0 and box.width >= box.height and not is_symbol_font(style.font)
     ]
     lying = lying_fonts.examine(words, drawing.array).wrong
-    return np.array([style.font in lying for style in styles] or [False] * len(layer), bool)
+    return np.array([style.font in lying for style in styles], bool)
 
 
 def _find_redactions(page: Any) -> tuple[Box, ...]:
