@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.documents import build_document, checkpoint
-from twopass.document import Box, Category, Flag, Kind, Layer
+from twopass.document import Box, Category, FindingKind, Flag, Kind, Layer
 from twopass.errors import Code
 from twopass.families.interface import ParsedPage
 from twopass.families.layout.family import LayoutFamily
 from twopass.formats import markdown
+from twopass.steps import audit
 from twopass.text import table_markup
 
 FAMILY = LayoutFamily()
@@ -344,6 +345,17 @@ def test_dense_orphaned_and_unreadable_pages_are_flagged() -> None:
 
     assert answer.elements[0].flags == ("dense_page", "orphan", "unreadable")
     assert answer.reason is Code.UNREADABLE_SCRIPT
+
+
+def test_a_line_that_was_left_out_is_an_element_without_text() -> None:
+    """Its box says where something was seen and not read, and it is found as one loss."""
+    answer = parse(box("text", "NO SMOKING"), {"label": "unread", "box": (60, 80, 300, 160)}, lacks_lines=True)
+    read, unread = answer.elements
+    restored = audit.restore(checkpoint(2, read, unread))
+
+    assert (unread.text, unread.box) == ("", Box(0.1, 0.1, 0.5, 0.2)) and Flag.MISSED in unread.flags
+    assert restored.page.audit
+    assert [(one.kind, one.box) for one in restored.page.audit.findings] == [(FindingKind.LINES_LEFT_OUT, unread.box)]
 
 
 def test_the_family_can_be_sent_to_page_workers() -> None:

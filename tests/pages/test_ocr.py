@@ -6,8 +6,10 @@ import numpy as np
 import pymupdf
 import pytest
 
+from twopass.document import Rect
 from twopass.pages import ocr
 from twopass.pages.ocr import OcrLine
+from twopass.pages.strips import Array
 
 
 def test_a_very_long_scan_is_split_into_tiles() -> None:
@@ -113,3 +115,55 @@ def test_a_sign_that_is_seen_and_not_read_lacks_lines() -> None:
 
     assert result.lacks_lines or result.unreadable
     assert not result.lines
+
+
+def draw_sign(*lines: tuple[str, int]) -> Array:
+    """Lines of text in white on blue, each in its size in points."""
+    html = "".join(f'<p style="font-size:{size}pt;color:white;margin:0">{text}</p>' for text, size in lines)
+    with pymupdf.open() as document:
+        page = document.new_page(width=420, height=240)
+        page.draw_rect(page.rect, fill=(0.1, 0.3, 0.6), color=None)
+        page.insert_htmlbox((30, 40, 400, 220), html)
+        pixmap = page.get_pixmap(dpi=144)
+    return np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "english"),
+    [
+        ("금연", "NO SMOKING"),
+        ("주의", "CAUTION"),
+        ("화장실", "Restroom"),
+        ("ระวัง", "CAUTION WET FLOOR"),
+        ("ΕΞΟΔΟΣ", "EXIT"),
+    ],
+)
+def test_a_line_that_is_not_read_beside_one_that_is_has_its_box(foreign: str, english: str) -> None:
+    """A short word in a script that was not learnt is neither Latin letters nor passed over."""
+    result = ocr.read(draw_sign((foreign, 40), (english, 22)))
+
+    (read,), (unread,) = result.lines, result.unread
+    assert read.text == english and result.lacks_lines
+    assert Rect.around(unread).centre[1] < read.box.y0
+
+
+@pytest.mark.parametrize("text", ["NO SMOKING", "Größe 42", "禁止吸烟", "TAXI"])
+def test_a_sign_that_is_read_lacks_nothing(text: str) -> None:
+    """Scripts that were learnt have no line that may be another one."""
+    result = ocr.read(draw_sign((text, 40)))
+
+    assert [line.text for line in result.lines] == [text] and not result.lacks_lines
+
+
+def test_a_small_line_of_low_score_is_kept() -> None:
+    """A nearly empty page keeps its words: grain lowers the score of small letters, and of no large ones."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=420, height=300)
+        page.insert_text((60, 60), "p. 17", fontsize=8)
+        pixmap = page.get_pixmap(dpi=144)
+    clean = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
+    grain = np.random.default_rng(0).normal(0, 18, (*clean.shape[:2], 1))
+    result = ocr.read(np.clip(0.8 * clean + 30 + grain, 0, 255).astype(np.uint8))
+
+    (line,) = result.lines
+    assert line.score < ocr.SIGN_SCORE and line.text == "p. 17" and not result.lacks_lines

@@ -158,11 +158,14 @@ def test_latin_words_in_lines_of_another_script_are_read(language: str) -> None:
     assert not answer["unreadable_script"] and "lacks_lines" not in answer
 
 
-def draw_sign(text: str) -> Array:
-    """A few large letters, as on a sign."""
+def draw_sign(text: str, light: bool = False) -> Array:
+    """A few large letters, as on a sign, in black on white or light on dark."""
+    css = f"font-size:40pt;text-align:center;margin:0;color:{'white' if light else 'black'}"
     with pymupdf.open() as document:
         page = document.new_page(width=420, height=200)
-        page.insert_htmlbox((20, 60, 400, 150), f'<p style="font-size:40pt;text-align:center;margin:0">{text}</p>')
+        if light:
+            page.draw_rect(page.rect, fill=(0.1, 0.3, 0.6), color=None)
+        page.insert_htmlbox((20, 60, 400, 150), f'<p style="{css}">{text}</p>')
         pixmap = page.get_pixmap(dpi=144)
     return np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
 
@@ -172,6 +175,15 @@ def draw_sign(text: str) -> Array:
 def test_a_sign_of_a_few_letters_is_read(language: str, text: str) -> None:
     """Too few letters to choose a language by are read if a single one reads them alike in every size."""
     result = read_array(draw_sign(text), open_with("kor", "rus", "ara", "ell", "eng"))
+
+    assert ["".join(line.text.split()) for line in result.lines] == [text] and result.language == language
+
+
+@needs("kor", "rus")
+@pytest.mark.parametrize(("language", "text"), [("kor", "주차장"), ("rus", "Выход"), ("rus", "Хлеб")])
+def test_light_letters_on_a_dark_sign_are_read(language: str, text: str) -> None:
+    """Most signs are painted so, and Tesseract wants black on white."""
+    result = read_array(draw_sign(text, light=True), open_with("kor", "rus", "ara", "eng"))
 
     assert ["".join(line.text.split()) for line in result.lines] == [text] and result.language == language
 

@@ -44,7 +44,9 @@ MIN_COVERAGE = 0.75  # of a line's ink: Cyrillic, Hangul and Arabic with some La
 MIN_PART = 0.5  # of a doubtful line's ink, for what was read in it to be its text
 MIN_KNOWN_LETTERS = 0.5  # of a line's letters: RapidOCR is sure of some Greek lines, of which it reads two thirds
 MAX_SIGN_LINES = 6  # of a sign, with what looks like lines in the photograph around it
-MAX_SIGN_LETTERS, SIGN_SCORE = 24, 0.95  # of a sign: words in scripts that RapidOCR does not know have 0.5 to 0.94
+MAX_SIGN_LETTERS, SIGN_SCORE = 12, 0.95  # of its line: words in scripts that RapidOCR does not know have 0.5 to 0.94
+LARGE_LETTERS = 60  # pixels of a line's height: Latin ones have 0.99 and more, noisy ones of up to 40 have 0.72
+MIN_SIGN_HEIGHT = 0.5  # of the lines that were read, of one that was not
 MIN_SIGN_SHARE = 0.5  # of the lines of a sign that were left out, to say so
 LEGIBLE_SCORE = 0.3  # of a line of handwriting: its words have 0.5-0.9, runs of letters in other scripts 0.0-0.6
 MIN_LEGIBLE_WORDS, MIN_LEGIBLE_SHARE = 5, 0.4  # judged together, and of all words: short ones are not judged
@@ -112,13 +114,18 @@ class OcrLine:
 class OcrResult:
     """The lines of a scan. `unreadable` means that much of it is in a script that no recogniser here was trained on.
 
-    `lacks_lines` means that lines of text were left out. `language` is Tesseract's, if it read some of the lines.
+    `unread` are lines of text that were left out. `language` is Tesseract's, if it read some of the lines.
     """
 
     lines: tuple[OcrLine, ...]
     unreadable: bool
-    lacks_lines: bool = False
+    unread: tuple[Corners, ...] = ()
     language: str | None = None
+
+    @property
+    def lacks_lines(self) -> bool:
+        """Whether lines of text were left out."""
+        return bool(self.unread)
 
     @property
     def score(self) -> float | None:
@@ -195,19 +202,21 @@ def read_lines(
     read, found = dict[Corners, OcrLine](), None
     if tesseract and _is_text(unsure, MIN_TRIED_LENGTH):
         read, found = _read_other_script(array, lines, pixels, tesseract, language)
-    doubted: list[OcrLine] = []
     if tesseract and not read and len(lines) <= MAX_SIGN_LINES:
         read, found = _read_sign(array, lines, pixels, tesseract, language)
-        doubted = _find_doubted(lines)
+    doubted = [line for line in _find_doubted(array, lines, pixels, tesseract) if line.corners not in read]
     if not script and not read and not doubted:  # a picture: what little was read in it may be shapes
-        return OcrResult(tuple(line for line in lines if line.is_sure), unreadable=False)
-    unsure = [line for line in unsure if line.corners not in read]
-    unreadable = _is_much(unsure, script) and _is_text(unsure)
-    trusted = [line for line in lines if _is_credible(line, unreadable) and line not in doubted]
-    kept = [line for line in lines if line in legible or line.corners in read or line in trusted]
-    left_out = [line for line in unsure if line not in kept]
-    lacks_lines = _is_text(left_out) or _is_sign(left_out, script) or any(line not in kept for line in doubted)
-    return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, lacks_lines, found)
+        kept, left_out, unreadable = [line for line in lines if line.is_sure], [], False
+    else:
+        unsure = [line for line in unsure if line.corners not in read]
+        unreadable = _is_much(unsure, script) and _is_text(unsure)
+        trusted = [line for line in lines if _is_credible(line, unreadable) and line not in doubted]
+        kept = [line for line in lines if line in legible or line.corners in read or line in trusted]
+        left_out = [line for line in unsure if line not in kept]
+        left_out = left_out if _is_text(left_out) or _is_sign(left_out, script) else []
+    overlooked = _find_overlooked(array, lines, kept)
+    unread = [line.corners for line in lines if any(line in some for some in (left_out, doubted, overlooked))]
+    return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, tuple(unread), found)
 
 
 def _read_other_script(
@@ -247,11 +256,30 @@ def _read_sign(
     return read, next((own[1].name for own in found if own), None)
 
 
-def _find_doubted(lines: Sequence[OcrLine]) -> list[OcrLine]:
-    """The lines of a sign whose letters may be those of another script: so few of them do not show it."""
-    if sum(len(line.text) for line in lines) > MAX_SIGN_LETTERS:
+def _find_doubted(array: Array, lines: Sequence[OcrLine], pixels: Array, tesseract: Tesseract | None) -> list[OcrLine]:
+    """The lines of a sign whose letters may be those of another script: so few of them do not show it.
+
+    Small Latin letters have such scores, too: they are kept if Tesseract reads the same ones, or cannot be asked.
+    """
+    doubted = [line for line in lines if _is_doubtful_sign(line)] if len(lines) <= MAX_SIGN_LINES else []
+    if not tesseract:
+        return [line for line in doubted if line.height >= LARGE_LETTERS]
+    texts = scripts.read_latin(tesseract, _cut_rgb_lines(array, doubted, pixels))
+    return [line for line, text in zip(doubted, texts, strict=True) if text != "".join(line.text.split())]
+
+
+def _is_doubtful_sign(line: OcrLine) -> bool:
+    is_short = len(line.text) <= MAX_SIGN_LETTERS and any(map(str.isalnum, line.text))
+    return is_short and line.score >= MIN_SCORE and (line.score < SIGN_SCORE or line.coverage < MIN_COVERAGE)
+
+
+def _find_overlooked(array: Array, lines: Sequence[OcrLine], kept: Sequence[OcrLine]) -> list[OcrLine]:
+    """The lines of a sign that look like text, and are as large as those that were read beside them."""
+    if not kept or len(lines) > MAX_SIGN_LINES:
         return []
-    return [line for line in lines if MIN_SCORE <= line.score < SIGN_SCORE and any(map(str.isalpha, line.text))]
+    height = MIN_SIGN_HEIGHT * float(np.median([line.height for line in kept]))
+    large = [line for line in lines if line not in kept and line.height >= height]
+    return [line for line in large if is_line_of_script(array, line, SHORT_LINE)]
 
 
 def _find_latin_words(lines: Sequence[OcrLine], cut: Sequence[Array]) -> list[scripts.LatinWords]:

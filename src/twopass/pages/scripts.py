@@ -179,8 +179,9 @@ MIN_LETTERS = 6  # of the samples: a single smudge is the same letter in every s
 MIN_RUN = 4  # equal characters in a row that two sizes must have in common: fewer occur by chance
 CLEAR_QUALITY = 0.95  # no other language is tried: wrong ones have up to 0.87, in a single line
 SURE_QUALITY = 0.99  # Tesseract is never certain
-SIGN_HEIGHTS = (40, 48, 32, 56)  # in all of which a sign is read: wrong languages agreed in three of them at most
-MIN_SIGN_LETTERS, MIN_SIGN_SYLLABLES = 5, 2  # of a sign: Hebrew was read so in four of Thai; each of Hangul says more
+SIGN_HEIGHTS = (40, 48, 32, 56, 36, 44, 60)  # in which a sign is read until
+SIGN_READINGS = 4  # of them agree: Tesseract sees nothing in some, and wrong languages agreed in three at most
+MIN_SIGN_LETTERS, MIN_SIGN_SYLLABLES = 4, 2  # of a sign: each of Hangul says more
 SIGN_SCORE = 0.9  # of what is read so
 MAX_DIGITS = 12  # of a line without letters: a longer one is a script that looks like digits, such as Georgian
 LATIN = "eng"  # read besides the language of the page, if its file is there
@@ -311,16 +312,25 @@ def read_sign(engine: Tesseract, strips: Sequence[Array], hint: str | None) -> l
     return lines
 
 
+def read_latin(engine: Tesseract, strips: Sequence[Array]) -> list[str]:
+    """What Tesseract reads as English, without blanks; "" for each without its file."""
+    if not strips or LATIN not in engine.languages:
+        return [""] * len(strips)
+    lines = _recognise_or_warn(engine, [trim(strip) for strip in strips], LATIN, HEIGHT)
+    return ["".join(glyph.text for word in line for glyph in word) for line in lines]
+
+
 def _find_stable(engine: Tesseract, strips: Sequence[Array], name: str) -> list[int]:
-    """The numbers of the strips in which a language reads the same letters of its script in all sizes."""
-    seen: dict[int, str] = {}
+    """The numbers of the strips in which a language reads the same letters of its script, in whatever size it sees."""
+    seen: dict[int, list[str]] = {number: [] for number in range(len(strips))}
     for height in SIGN_HEIGHTS:
-        tried = list(seen) if height != SIGN_HEIGHTS[0] else list(range(len(strips)))
-        texts = _read_texts(engine, [strips[number] for number in tried], name, height) if tried else []
-        letters = {number: "".join(text.casefold().split()) for number, text in zip(tried, texts, strict=True)}
-        seen = {number: text for number, text in letters.items() if text and seen.get(number, text) == text}
+        tried = [number for number, texts in seen.items() if len(texts) < SIGN_READINGS and len(set(texts)) <= 1]
+        found = _read_texts(engine, [strips[number] for number in tried], name, height) if tried else []
+        for number, text in zip(tried, found, strict=True):
+            seen[number] += ["".join(text.casefold().split())] if text else []
     least = MIN_SIGN_SYLLABLES if name in _HANGUL.languages else MIN_SIGN_LETTERS
-    return [n for n, text in seen.items() if count_letters(text, name) >= least and _measure_share(text, name) == 1]
+    agreed = {n: texts[0] for n, texts in seen.items() if len(texts) == SIGN_READINGS and len(set(texts)) == 1}
+    return [n for n, text in agreed.items() if count_letters(text, name) >= least and _measure_share(text, name) == 1]
 
 
 def _read_korean(

@@ -21,6 +21,7 @@ UNKNOWN_PARAMETER = b"Warning: Parameter not found"
 POINTS_PER_INCH = 72  # as the resolution of the pixels, so that MuPDF's points are pixels
 WIDEST = 30_000  # pixels of one image; Tesseract takes at most 32,767
 BASELINE_SHARE = 0.6  # of the strips' height: from there on down to 2.6, a baseline belongs to the first strip
+INK_SHARE = 0.01  # of the pixels, the darkest ones, become black: a few may be specks
 MAX_PIXELS = 20_000_000  # of one image with strips: 250 lines of A4 pages
 
 
@@ -131,11 +132,22 @@ def _resize(glyph: Glyph, factor: float) -> Glyph:
 
 
 def _scale(strip: Array, height: int) -> Array:
-    """The strip in grey and in this height; extremely long ones are compressed."""
+    """The strip in black on white and in this height; extremely long ones are compressed."""
     from PIL import Image
 
     width = min(max(round(strip.shape[1] * height / strip.shape[0]), 1), WIDEST - 2 * height)
-    return np.asarray(Image.fromarray(strip).convert("L").resize((width, height), Image.Resampling.BICUBIC))
+    grey = Image.fromarray(_blacken(np.asarray(Image.fromarray(strip).convert("L"))))
+    return np.asarray(grey.resize((width, height), Image.Resampling.BICUBIC))
+
+
+def _blacken(grey: Array) -> Array:
+    """The ink in black on white, whatever colours it has: Tesseract overlooks most light letters on a dark ground."""
+    background, mean = float(np.median(grey)), float(grey.mean())
+    if mean > background:
+        grey, background = 255 - grey, 255 - background
+    ink = float(np.quantile(grey, INK_SHARE))
+    stretched = (grey - ink) * (255 / max(background - ink, 1.0))
+    return np.asarray(np.clip(stretched, 0, 255), np.uint8)
 
 
 def _stack(strips: Sequence[Array], height: int) -> Array:

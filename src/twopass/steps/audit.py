@@ -101,7 +101,7 @@ def _resolve_characters(page: Checkpoint) -> tuple[Checkpoint, list[Finding]]:
 def _find_kind(element: Element) -> FindingKind | None:
     """What an element's flags say about its contents; None if they are complete."""
     if element.is_unread_ink:
-        return FindingKind.UNREAD_INK
+        return FindingKind.LINES_LEFT_OUT if Flag.LACKS_LINES in element.flags else FindingKind.UNREAD_INK
     return next((kind for flag, kind in _KINDS.items() if flag in element.flags), None)
 
 

@@ -24,7 +24,7 @@ from twopass.engines.cpu import (
     spaced_words,
     widgets,
 )
-from twopass.engines.cpu.content import PageContent, StyledWord
+from twopass.engines.cpu.content import PageContent, Region, StyledWord
 from twopass.engines.cpu.formulas import glyphs
 from twopass.engines.cpu.layer_words import LayerWords
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
@@ -152,6 +152,7 @@ def _read_visible_layer(
         return _lay_out_scan(array, scan, words, bounds.x1, bounds.y1, use_model)
     content = _analyse_layout(page, blocks, [*words, *added], "text_layer", use_model)
     content = replace(content, regions=glyphs.add_latex(page, blocks, content.regions))
+    content = _add_unread(content, scan, bounds.x1 / pixels.width)
     return replace(content, lacks_lines=scan.unreadable or scan.lacks_lines, tesseract=scan.language)
 
 
@@ -259,7 +260,24 @@ def _lay_out_scan(
         words = tuple(split_words(words, rules))
         content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
-    return _describe_scan(replace(content, skew=skew), scan)
+    return _describe_scan(_add_unread(replace(content, skew=skew), scan, scale), scan)
+
+
+def _add_unread(content: PageContent, scan: ocr.OcrResult, scale: float) -> PageContent:
+    """The content with a region for each line that was left out, behind what stands above it.
+
+    A page of nothing else stays without regions, so that it counts as not read.
+    """
+    regions = list(content.regions)
+    for corners in scan.unread if regions else ():
+        box = scanned_page.place(corners, scale, content.skew, content.width, content.height)
+        above = (number for number, region in enumerate(regions, 1) if _is_above(region.box, box))
+        regions.insert(max(above, default=0), Region("unread", box))
+    return replace(content, regions=regions)
+
+
+def _is_above(box: Rect, other: Rect) -> bool:
+    return box.centre[1] < other.centre[1] and box.overlap_x(other) > 0
 
 
 def _describe_scan(content: PageContent, scan: ocr.OcrResult) -> PageContent:

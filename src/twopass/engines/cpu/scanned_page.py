@@ -92,8 +92,7 @@ def split_into_words(
     `scale` is points per pixel; `width` and `height` of the page are in points.
     """
     for number, line in enumerate(lines):
-        corners = (rotate_point(x * scale, y * scale, -skew, width, height) for x, y in line.corners)
-        box = Rect.around(corners)
+        box = place(line.corners, scale, skew, width, height)
         upright = box.width >= box.height or len(line.text) < 3
         size = TYPE_SIZE_SHARE * (box.height if upright else box.width)
         extents = line.extents or list(_estimate_extents(line.text))
@@ -101,6 +100,11 @@ def split_into_words(
             x0, x1 = (box.x0 + box.width * share for share in (start, stop))
             word_box = box._replace(x0=x0, x1=x1) if upright else box
             yield StyledWord(word_box, text, number, size, upright=upright, score=line.score)
+
+
+def place(corners: ocr.Corners, scale: float, skew: float, width: float, height: float) -> Rect:
+    """The box of a line on the straightened page, in points."""
+    return Rect.around(rotate_point(x * scale, y * scale, -skew, width, height) for x, y in corners)
 
 
 def _estimate_extents(text: str) -> Iterator[tuple[float, float]]:

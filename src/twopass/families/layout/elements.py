@@ -142,10 +142,11 @@ def _is_next_number(first: str, second: str) -> bool:
 
 
 def _build_element(region: LayoutRegion, layout: PageLayout, page: int, role: Role | None) -> Element | None:
-    """Build the element of a region; None where it has no text and is no picture."""
+    """Build the element of a region; None where it has no text, though it is no picture and no unread line."""
     kind, is_furniture = _classify(region, layout, role), role is not None and role.is_furniture
     text = _build_text(region, kind)
-    if not text and kind is not Kind.PICTURE:
+    is_unread = region.label == "unread"
+    if not (text or is_unread or kind is Kind.PICTURE):
         return None
     # A picture without words has no text that could be wrong.
     confidence, doubts = judge(_weigh_evidence(region, kind, text, layout)) if text else (None, ())
@@ -165,6 +166,7 @@ def _build_element(region: LayoutRegion, layout: PageLayout, page: int, role: Ro
         flags=(
             *layout.flags,
             *((Flag.ORPHAN,) if region.label == "orphan" else ()),
+            *((Flag.MISSED,) if is_unread else ()),
             *((Flag.IN_MARGIN,) if is_furniture else ()),
             *((Flag.BROKEN_FONT,) if region.has_broken_font or (layout.lying_fonts and layout.via == "ocr") else ()),
             *((Flag.IMAGE_TEXT,) if region.shows_image_text else ()),

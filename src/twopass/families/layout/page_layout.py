@@ -11,9 +11,10 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
      "unreadable_script": false,   much of a scan is in a script that no OCR model here knows
      "tesseract": str?,            the language in which Tesseract read lines of other scripts
      "lacks_lines": true,          only if lines of text were left out, because no OCR model here is sure of them
-     "boxes": [                    regions in reading order; an "orphan" has text that the layout model missed
+     "boxes": [                    regions in reading order; an "orphan" has text that the layout model missed,
+                                  "unread" is a line that was left out, without text
        {"label": "title" | "section-header" | "text" | "list-item" | "table" | "picture" | "formula" |
-                 "caption" | "footnote" | "page-header" | "page-footer" | "orphan",
+                 "caption" | "footnote" | "page-header" | "page-footer" | "orphan" | "unread",
         "box": [x0, y0, x1, y1],
         "lines": [{"box", "text", "size", "bold"?, "mono"?, "score"?,
                    "runs"?: [[start, end, style]],   characters in a style of the letters b, i, ^, _ (bold, italic,
