@@ -32,7 +32,7 @@ from twopass.text import table_markup
 
 STAGE = "d"
 # Derived from perturbed recorded answers, not from answers of a second engine with the real weights. The
-# perturbations are in tests/acceptance/perturbations.py, their scores in docs/log/2026-11-acceptance.md.
+# perturbations are in tests/acceptance/perturbations.py, their scores in docs/log/acceptance.md.
 # - Noise, which has to pass: a third of the word errors between the two recorded answers to one page (0.07 for clean
 #   print, 0.21 for Fraktur, 0.54 for a form of 25 words), and box sides that are up to 3 of 999 off.
 # - Faults, which have to fail: of the words, wrong normalisation changes 0.21 or more, two swapped tiles 0.34.

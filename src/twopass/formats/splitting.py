@@ -5,8 +5,8 @@ alone: each part of a table repeats the table's head, each part of code and of a
 begins within a line of text begins no other block.
 
 The estimate needs no vocabulary and no network access: chunks must fit models that are not known here, so that the
-exact count for one model would be an estimate, too, and vocabularies are tens of megabytes. docs/log/ compares it with
-two vocabularies.
+exact count for one model would be an estimate, too, and vocabularies are tens of megabytes. docs/log/reading.md
+compares it with two vocabularies.
 """
 
 from __future__ import annotations

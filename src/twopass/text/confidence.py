@@ -1,6 +1,6 @@
 """Turn what is known about a text into its confidence: how many of its words are likely to be right, and how we know.
 
-The tables were fitted to measured word accuracy; docs/log/2026-11-confidence.md has the measurements.
+The tables were fitted to measured word accuracy; docs/log/reading.md has the measurements.
 """
 
 from __future__ import annotations

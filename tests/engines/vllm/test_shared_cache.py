@@ -393,7 +393,7 @@ def test_kernels_of_other_chips_are_not_shared(tmp_path: Path) -> None:
     assert {name.split("/")[1] for name in names} == {"HOPPER", "LAUNCHER"}
 
 
-# ---- the name: what changes compiled code, as measured on three H200 (docs/log/2026-11-cold-start.md) ---------
+# ---- the name: what changes compiled code, as measured on three H200 (docs/log/start.md) --------------------
 
 H200 = GpuInfo(count=1, memory_gb=141, free_gb=141, name="NVIDIA H200", driver="580.1", capability=(9, 0))
 

@@ -158,9 +158,9 @@ def write_views(
     """Write an image's views into a buffer; runs in a page worker.
 
     The tiles of a `page` are rendered directly instead of enlarged: they show a page of 144 dpi larger than it was
-    rendered. That takes a fifth of the time, and no letter is blurred (docs/log/ has the figures). The global view is
-    smaller than the page and is still resized: small print rendered at that size reads a little worse. Raises
-    SourceError.
+    rendered. That takes a fifth of the time, and no letter is blurred (docs/log/speed.md has the figures). The
+    global view is smaller than the page and is still resized: small print rendered at that size reads a little
+    worse. Raises SourceError.
     """
     views = _render_views(spec, pixels, mode, grid, page) if page else make_views(spec, pixels.array(), mode, grid)
     target = tiling.map_views(spec, buffer, mode, grid)
