@@ -88,7 +88,8 @@ NEEDS = {
     "make test": "ci",
     "make check": "ci",
     "make bench FILES=samples/sample.pdf": "ci",
-    "scripts/install.sh build/image": "ci",
+    'curl -s https://api.runpod.ai/v2/ENDPOINT_ID/runsync -H "Authorization: Bearer $RUNPOD_API_KEY"'
+    """ -H 'Content-Type: application/json' -d '{"input": {"source": "https://example.com/report.pdf"}}'""": "account",
 }
 
 
@@ -152,7 +153,7 @@ def test_a_documented_command_is_run_by_the_test_that_is_named(line: str, test: 
 
 @pytest.mark.parametrize(("line", "need"), NEEDS.items())
 def test_a_command_that_no_test_runs_needs_what_it_says(line: str, need: str) -> None:
-    """Docker commands need Docker, vLLM commands a GPU, some need weights, and CI runs the rest word for word."""
+    """Docker commands need Docker, vLLM commands a GPU, others weights or RunPod; CI runs the rest word for word."""
     script = (ROOT / ".ci" / "run").read_text() + (ROOT / "Makefile").read_text()
     if need == "docker":
         assert line.startswith("docker ")
@@ -160,6 +161,8 @@ def test_a_command_that_no_test_runs_needs_what_it_says(line: str, need: str) ->
         assert "ENGINE=vllm" in line or "--preset 24" in line or line == "make gpu"
     elif need == "weights":
         assert "MODEL_DIR=" in line
+    elif need == "account":
+        assert "https://api.runpod.ai/" in line
     else:
         assert line in script
 

