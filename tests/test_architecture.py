@@ -73,10 +73,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "contexts", "document", "engines", "errors", "formats", "job", "locations", "pages", "pipeline", "result",
         "runtime", "settings", "storage", "telemetry", "values", "worker",
     ),
+    "mcp_server": (
+        "api", "document", "errors", "fleet", "formats", "job", "locations", "result", "runtime", "settings",
+        "telemetry", "version", "worker",
+    ),
     "cli": (
         "acceptance", "contexts", "document", "engines", "errors", "families", "fleet", "format_options", "formats",
-        "job", "locations", "models", "page_range", "pages", "pipeline", "result", "runtime", "server", "settings",
-        "steps", "storage", "telemetry", "text", "values", "version", "worker",
+        "job", "locations", "mcp_server", "models", "page_range", "pages", "pipeline", "result", "runtime", "server",
+        "settings", "steps", "storage", "telemetry", "text", "values", "version", "worker",
     ),
 }  # fmt: skip
 
@@ -157,6 +161,7 @@ HOMES = {
     "fastapi": {"server/"},
     "starlette": {"server/"},
     "uvicorn": {"server/app.py", "server/connections.py"},
+    "mcp": {"mcp_server/server.py"},
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},
     "markdown_it": {"formats/html/text.py"},

@@ -132,6 +132,7 @@ def test_a_format_of_a_missing_extra_is_refused_with_its_name(installed: Path, f
 
 LACKING = {  # command -> the package that it lacks, and the extra
     "twopass serve": ("needs uvicorn", "serve"),
+    "twopass mcp": ("needs mcp", "mcp"),
     "twopass submit file.pdf --ray local --output out": ("needs ray", "ray"),
     "twopass download-weights deepseek_ocr models": ("needs httpx2", "download"),
     "python handler.py": ("needs runpod", "worker"),
@@ -163,7 +164,8 @@ def test_doctor_says_what_each_command_lacks(installed: Path, folder: Path) -> N
 
     assert (everything.returncode, read.returncode) == (1, 0)
     assert failed == [["twopass", "serve"], ["handler.py", "needs"]]
-    assert "keywords, twopass submit --ray, " in read.stdout and ".[docling,keywords,ray,otel,download]" in read.stdout
+    assert "keywords, twopass mcp, twopass submit --ray, " in read.stdout
+    assert ".[docling,keywords,mcp,ray,otel,download]" in read.stdout
 
 
 def test_a_type_checker_knows_the_functions(installed: Path, folder: Path) -> None:

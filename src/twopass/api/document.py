@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import PrivateAttr
 
 from twopass import document
+from twopass.document import Element
 from twopass.formats.registry import WRITERS
 from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
@@ -29,6 +30,10 @@ class Document(document.Document):
         """The text of `document.md`."""
         stored = self._artefacts.get(MARKDOWN)
         return WriterInput(self).markdown[0] if stored is None else stored.decode()
+
+    def markdown_of(self, elements: Iterable[Element]) -> str:
+        """The text of some of its elements, such as those of a page, as `document.md` shows them by default."""
+        return WriterInput(self.model_copy(update={"elements": tuple(elements)})).markdown[0]
 
     @property
     def artefacts(self) -> Mapping[str, bytes]:

@@ -6,6 +6,7 @@ calls, and closed at exit.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import base64
 import os
@@ -33,6 +34,7 @@ from twopass.steps.report import Outcome
 from twopass.storage.outputs import open_output
 from twopass.storage.store import Store
 from twopass.telemetry import logs
+from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker, open_worker
 
 Source = str | os.PathLike[str] | bytes
@@ -78,12 +80,28 @@ def read(source: Source, output: Location | None, settings: Settings | None, opt
     """Read a document, or load it from the output if it is finished there: then no engine is started."""
     settings = settings or load_settings()
     job = parse_job(source, output, options, settings)
-    if job.output and (os.getpid(), settings) not in _workers:
+    if job.output and not _is_started(settings):
         with loop_thread.open_loop() as loop:
             if found := loop_thread.run(_find_finished(job, job.output, settings), loop):
                 return found
     worker = _get_worker(settings)
     return worker.run(_read(job, worker, None))
+
+
+async def read_from_loop(
+    source: Source, output: Location | None, settings: Settings, options: ReadOptions, progress: Tracker
+) -> Document:
+    """As `read`, for a program with an event loop. A cancellation is raised when nothing of the reading runs."""
+    job = parse_job(source, output, options, settings)
+    if job.output and not _is_started(settings) and (found := await _find_finished(job, job.output, settings)):
+        return found
+    worker = await asyncio.to_thread(_get_worker, settings)
+    task = await loop_thread.run_from_loop(_read(job, worker, None, progress), worker.loop)
+    return task.result()
+
+
+def _is_started(settings: Settings) -> bool:
+    return (os.getpid(), settings) in _workers
 
 
 async def _find_finished(job: Job, output: str, settings: Settings) -> Document | None:
@@ -108,9 +126,11 @@ def read_pages(
     return loop_thread.stream(start, worker.loop)
 
 
-async def _read(job: Job, worker: Worker, page_listener: PageListener | None) -> Document:
+async def _read(
+    job: Job, worker: Worker, page_listener: PageListener | None, progress: Tracker | None = None
+) -> Document:
     async with open_output(job.output, worker.settings, job.s3) as output:
-        outcome = await pipeline.run_single(job, worker, output, page_listener)
+        outcome = await pipeline.run_single(job, worker, output, page_listener, progress)
         return await _load(outcome, output)
 
 

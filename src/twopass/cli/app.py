@@ -19,6 +19,7 @@ from twopass.version import VERSION
 COMMANDS = {  # name -> what it does, the first line of the docstring of the module's `command`
     "read": "Read documents in this process, or in several that share an output.",
     "serve": "Read documents that are sent over HTTP, with a page for the browser.",
+    "mcp": "Read documents for a language model, over the Model Context Protocol.",
     "submit": "Read documents with the workers of an endpoint.",
     "reparse": "Write more formats of a finished document, without an engine.",
     "parse-answer": "Parse a model's raw answer and print the page's elements as JSON.",

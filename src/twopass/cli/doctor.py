@@ -57,6 +57,7 @@ COMMANDS = {  # what needs more than reading does -> how it is called, its extra
 _OPTIONAL_PACKAGES = (  # module, extra, what it is for, the setting that needs it
     ("docling_core", "docling", "the format docling", None),
     ("yake", "keywords", "keywords", None),
+    ("mcp", "mcp", "twopass mcp", None),
     ("ray", "ray", "twopass submit --ray", None),
     ("opentelemetry.sdk", "otel", "traces", "otel_exporter_otlp_endpoint"),
     ("huggingface_hub", "download", "downloads of weights", "allow_download"),

@@ -37,6 +37,11 @@ OUTCOMES: Mapping[str, Mapping[Exit, str]] = {  # command -> its exit codes
         Exit.FAILED: "the engine did not start, a package is missing, or the folder cannot be used",
         Exit.USAGE: _WRONG_USE,
     },
+    "mcp": {
+        Exit.SUCCESS: "standard input ended",
+        Exit.FAILED: "a package is missing, or the machine cannot run the engine",
+        Exit.USAGE: _WRONG_USE,
+    },
     "submit": {
         Exit.SUCCESS: "every document was read",
         Exit.FAILED: "not every one",

@@ -66,6 +66,28 @@ def stream(
         ended.wait(_STOP_S)
 
 
+async def run_from_loop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
+    """Run the work on a loop of another thread, from a loop of this one, and return the ended task.
+
+    A cancellation is passed on, and raised only when the work has ended: until then it may write files.
+    """
+    own_loop, ended, tasks = asyncio.get_running_loop(), asyncio.Event(), list[asyncio.Task[T]]()
+
+    def start() -> None:
+        task = loop.create_task(work)
+        task.add_done_callback(lambda _: own_loop.call_soon_threadsafe(ended.set))
+        tasks.append(task)
+
+    loop.call_soon_threadsafe(start)
+    try:
+        await ended.wait()
+    except asyncio.CancelledError:
+        loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+        await ended.wait()
+        raise
+    return tasks[0]
+
+
 async def _signal_end(work: Coroutine[Any, Any, T], end: Callable[[], None]) -> T:
     try:
         return await work

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +15,7 @@ from twopass.document import Severity, Status
 from twopass.errors import Code, EngineError, RequestError, StoreError, TwopassError
 from twopass.job import EntryPoint, Job, Upload
 from twopass.result import Result
-from twopass.runtime import scratch
+from twopass.runtime import loop_thread, scratch
 from twopass.server.connections import ClientLimits
 from twopass.server.jobs import NOT_KEPT, ErrorAnswer, JobStore, Record, State, now
 from twopass.server.uploads import Arrival, Body
@@ -240,7 +240,8 @@ class JobQueue:
         tracker, worker, is_kept_here = Tracker(show_soon), self.worker, self._is_kept_here(job)
         if is_kept_here:  # no other worker reads into this folder
             worker = replace(worker, pick_start=_pick_first)
-        return await _run_in_worker(worker, _observe(job, worker, tracker, keeps_thumbnails=is_kept_here))
+        work = _observe(job, worker, tracker, keeps_thumbnails=is_kept_here)
+        return await loop_thread.run_from_loop(work, worker.loop)
 
     def _describe_end(self, job: Job, task: asyncio.Task[Result]) -> Record:
         record, error = self.store.get(job.id), task.exception()
@@ -288,25 +289,3 @@ def _find_error(result: Result) -> ErrorAnswer:
     if problem is None:
         return ErrorAnswer(code=Code.INTERNAL, message="no page was read")
     return ErrorAnswer(code=problem.code, message=problem.message)
-
-
-async def _run_in_worker(worker: Worker, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-    """Run on the worker's loop and return the ended task.
-
-    A cancellation is passed on, and raised only when the work has ended: until then it may write files.
-    """
-    loop, ended, tasks = asyncio.get_running_loop(), asyncio.Event(), list[asyncio.Task[Result]]()
-
-    def start() -> None:
-        task = worker.loop.create_task(work)
-        task.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
-        tasks.append(task)
-
-    worker.loop.call_soon_threadsafe(start)
-    try:
-        await ended.wait()
-    except asyncio.CancelledError:
-        worker.loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-        await ended.wait()
-        raise
-    return tasks[0]

@@ -1,0 +1,1 @@
+"""`twopass mcp`: documents for a language model's tools."""
