@@ -73,6 +73,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "contexts", "document", "engines", "errors", "formats", "job", "locations", "pages", "pipeline", "result",
         "runtime", "settings", "storage", "telemetry", "values", "worker",
     ),
+    "integrations": ("api", "errors", "fleet", "formats", "job", "runtime", "settings"),
     "mcp_server": (
         "api", "document", "errors", "fleet", "formats", "job", "locations", "result", "runtime", "settings",
         "telemetry", "version", "worker",
@@ -161,6 +162,8 @@ HOMES = {
     "fastapi": {"server/"},
     "starlette": {"server/"},
     "uvicorn": {"server/app.py", "server/connections.py"},
+    "langchain_core": {"integrations/langchain.py"},
+    "llama_index": {"integrations/llama_index.py"},
     "mcp": {"mcp_server/server.py"},
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},
