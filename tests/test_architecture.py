@@ -71,7 +71,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "server": (
         "contexts", "document", "engines", "errors", "formats", "job", "locations", "pages", "pipeline", "result",
-        "runtime", "settings", "storage", "telemetry", "values", "worker",
+        "runtime", "settings", "steps", "storage", "telemetry", "values", "worker",
     ),
     "integrations": ("api", "errors", "fleet", "formats", "job", "runtime", "settings"),
     "mcp_server": (
@@ -168,7 +168,7 @@ HOMES = {
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},
     "markdown_it": {"formats/html/text.py"},
-    "markupsafe": {"formats/html/", "formats/review.py"},
+    "markupsafe": {"formats/html/", "formats/review.py", "server/reference.py"},
     "math_core": {"formats/html/text.py"},
     "tenacity": {"runtime/retry.py"},
     "rapidocr": {"pages/ocr.py"},

@@ -351,6 +351,9 @@ class ServeSettings(BaseSettings):
         min_length=16,
         description="twopass serve: the key of requests; required unless SERVE_HOST is local",
     )
+    serve_webhook_secret: SecretStr | None = Field(
+        default=None, description="twopass serve: signs webhooks, `whsec_` and base64; null: jobs can name none"
+    )
     serve_dir: Path = Field(
         default=Path("served"), description="twopass serve: folder of jobs, their documents and results"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import lxml.html
 import openapi_spec_validator
 import pytest
 from PIL import Image
@@ -344,6 +345,38 @@ def test_the_api_describes_itself(server: Server) -> None:
     openapi_spec_validator.validate(description)
     assert {"/ping", "/health", "/v1/jobs", "/v1/jobs/{job_id}/events"} <= set(description["paths"])
     assert "multipart/form-data" in description["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]
+
+
+def test_the_api_has_a_page_without_scripts(server: Server) -> None:
+    """/docs names every route of /openapi.json, and loads nothing but a style sheet of the server."""
+    page = httpx.get(server.client.base_url.join("/docs"))
+    tree = lxml.html.fromstring(page.text)
+    paths = httpx.get(server.client.base_url.join("/openapi.json")).json()["paths"]
+    shown = {heading.text_content() for heading in tree.iter("h2")}
+
+    assert shown == {f"{method.upper()} {path}" for path, item in paths.items() for method in item}
+    assert not list(tree.iter("script")) and "script-src 'self'" in page.headers["content-security-policy"]
+    assert [one.get("href") for one in tree.iter("link")] == ["data:,", "/docs.css"]
+    assert httpx.get(server.client.base_url.join("/docs.css")).headers["content-type"].startswith("text/css")
+    anchors = {one.get("href").removeprefix("#") for one in tree.iter("a") if one.get("href").startswith("#")}
+    assert anchors == {one.get("id") for one in tree.iter("section")}
+
+
+def test_formats_that_were_not_asked_for_can_be_fetched_later(server: Server) -> None:
+    """They are written from the stored pages at the first request, and listed with the job then."""
+    job = server.send(build_pdf(1), job='{"formats": ["markdown"]}', wait_s=60).json()
+    before = set(job["result"]["documents"][0]["artefacts"])
+    names = ("document.html", "chunks.jsonl", "docling.json", "document.json")
+    answers = {name: server.client.get(f"{job['links']['self']}/{name}") for name in names}
+    document = job["result"]["documents"][0]["id"]
+    shared = server.client.get(f"{job['links']['files']}{document}/content_list.json")
+    after = server.read(job["id"])["result"]["documents"][0]["artefacts"]
+    refused = [server.client.get(f"{job['links']['self']}/{name}") for name in ("review.html", "document.zip")]
+
+    assert all("rebuilt in 1934" in answer.text for answer in (*answers.values(), shared))
+    assert before == {"document.md"} and set(after) == {*before, *names, "content_list.json"}
+    assert after["chunks.jsonl"]["uri"] == f"{job['links']['artefacts']}{document}/chunks.jsonl"
+    assert [answer.status_code for answer in refused] == [404, 404]
 
 
 def test_a_source_on_s3_is_read_into_the_bucket_that_the_job_names(tmp_path: Path, endpoint: str, bucket: Any) -> None:

@@ -144,6 +144,7 @@ STORE_CALL = RetryPolicy(delays=Backoff(0.3, 10.0), budget_s=60.0)  # STORE_PATI
 STORE_PREPARE = RetryPolicy(delays=Backoff(0.3, 10.0), budget_s=10.0)  # the first call: the address may be wrong
 S3_CONFLICT = RetryPolicy(attempts=5, delays=(0.05, 0.2, 0.8, 2.0))  # 409: another conditional PUT is under way
 
+WEBHOOK = RetryPolicy(attempts=3, delays=(10.0,))  # of `twopass serve`; as RunPod does for jobs
 HTTPS_SOURCE = RetryPolicy(attempts=3, delays=(0.3, 1.0))
 
 OPENAI_REQUEST = RetryPolicy(attempts=8, delays=Backoff(0.5, 30.0), longest_retry_after_s=60.0)  # OPENAI_TRIES

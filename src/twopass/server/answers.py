@@ -15,7 +15,7 @@ from twopass.job import Format, Mode
 from twopass.pages.source_files import PASSWORD_HINT
 from twopass.runtime.shutdown import SEND_AGAIN
 from twopass.server.access import Access
-from twopass.server.jobs import ErrorAnswer, JobStore, PageAnswer, Record, State
+from twopass.server.jobs import ErrorAnswer, JobStore, Notified, PageAnswer, Record, State
 from twopass.values import Value
 
 _STATUS = MappingProxyType(
@@ -47,6 +47,9 @@ class JobAnswer(Value, extra="ignore"):
     result: dict[str, Any] | None = Field(None, description="as RunPod's result; addresses of artefacts are paths here")
     lost: tuple[str, ...] = Field((), description="what the audit found to be lost, in words")
     error: ErrorAnswer | None = None
+    notified: Notified | None = Field(
+        None, description="whether the job's webhook was delivered or failed; null without one, and while it is tried"
+    )
     links: dict[str, str] = Field(
         description="`files` needs no key: it contains a secret for this job that is valid until the server restarts. "
         "`resume` is there while the job can be run again to read what is missing"
@@ -105,6 +108,13 @@ def show_job(record: Record, store: JobStore, access: Access) -> JobAnswer:
         lost=record.result.audit.describe_losses() if record.result and record.result.audit else (),
         links=links,
     )
+
+
+def announce_job(record: Record, store: JobStore, access: Access) -> dict[str, Any]:
+    """The job as its webhook tells it: without its result, and without the link that needs no key."""
+    job = show_job(record, store, access).model_dump(mode="json", exclude={"result", "notified"})
+    del job["links"]["files"]
+    return job
 
 
 def job_path(job_id: str) -> str:

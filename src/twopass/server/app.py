@@ -22,13 +22,14 @@ from twopass.engines import preflight
 from twopass.errors import Code, InvalidJob, InvalidSetting, RequestError, TwopassError
 from twopass.formats.html.page import load_asset, load_style
 from twopass.runtime.shutdown import chain_signal_handlers
-from twopass.server import connections, starting
+from twopass.server import connections, reference, starting
 from twopass.server.access import Access, require_key
-from twopass.server.answers import error_response
+from twopass.server.answers import announce_job, error_response
 from twopass.server.connections import ClientLimits
 from twopass.server.jobs import JobStore, open_store
 from twopass.server.queue import JobQueue
 from twopass.server.routes import build_router
+from twopass.server.webhooks import read_key
 from twopass.settings import Settings
 from twopass.worker import Worker, open_monitored_worker
 
@@ -38,6 +39,7 @@ _RETENTION_INTERVAL_S = 60.0
 _PAGE_FILES = {
     "/": ("page/index.html", "text/html", load_asset),
     "/app.css": ("page/app.css", "text/css", load_style),
+    "/docs.css": ("page/docs.css", "text/css", load_style),
     "/app.js": ("page/app.js", "text/javascript", load_asset),
     "/events.js": ("page/events.js", "text/javascript", load_asset),
     "/shared.js": ("page/shared.js", "text/javascript", load_asset),
@@ -59,6 +61,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     Raises TwopassError if the server cannot start.
     """
     require_key(settings)
+    read_key(settings)  # before the engine starts
     preflight.check_disk(settings)
     with closing(_listen(settings)) as listening, open_store(settings.serve_dir) as store, ExitStack() as stack:
         address = "http://{}:{}/".format(*listening.getsockname())
@@ -103,7 +106,8 @@ def _listen(settings: Settings) -> socket.socket:
 
 def build_app(worker: Worker, store: JobStore, limits: ClientLimits, on_start: Callable[[], None]) -> FastAPI:
     """Build the application. `on_start` is called when uvicorn has installed its signal handlers."""
-    queue, access = JobQueue(worker, store, limits), Access(worker.settings)
+    access = Access(worker.settings)
+    queue = JobQueue(worker, store, limits, lambda record: announce_job(record, store, access))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -121,7 +125,7 @@ def build_app(worker: Worker, store: JobStore, limits: ClientLimits, on_start: C
         version=metadata.version("twopass"),
         description="Send a document, watch its pages, fetch what was read.",
         lifespan=lifespan,
-        docs_url=None,  # its page loads scripts from another host
+        docs_url=None,  # FastAPI's page loads scripts from another host; ours needs none
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -148,6 +152,7 @@ def _add_page(app: FastAPI) -> None:
 
     for path, (name, media_type, load) in _PAGE_FILES.items():
         add(path, load(__package__, name), media_type)
+    add("/docs", reference.write(app.openapi()), "text/html")
 
 
 def _add_error_answers(app: FastAPI) -> None:
@@ -159,7 +164,7 @@ def _add_error_answers(app: FastAPI) -> None:
         return error_response(InvalidJob(Code.INVALID_JOB, f"{first['loc'][-1]}: {first['msg']}"))
 
     async def answer_http(_: Request, error: Any) -> JSONResponse:
-        message = f"there is nothing at this address for this method ({error.detail}); /openapi.json lists all"
+        message = f"there is nothing at this address for this method ({error.detail}); /docs lists all"
         return error_response(RequestError(Code.NOT_FOUND, message), error.status_code)
 
     async def answer_nobody(_: Request, error: Any) -> JSONResponse:  # the client closed the connection while it sent

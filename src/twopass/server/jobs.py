@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -27,10 +27,10 @@ from typing import Any
 import structlog
 from pydantic import AwareDatetime, Field, ValidationError
 
-from twopass.document import Severity
+from twopass.document import Problem, Severity
 from twopass.document import State as PageState
 from twopass.errors import Code, InvalidJob, RequestError, Retry, StoreError, TwopassError
-from twopass.result import Result
+from twopass.result import Artefact, Result
 from twopass.storage import error_mapping
 from twopass.values import Value
 
@@ -58,6 +58,13 @@ class State(StrEnum):
     @property
     def is_final(self) -> bool:
         return self in (State.DONE, State.FAILED, State.CANCELLED)
+
+
+class Notified(StrEnum):
+    """What became of a job's webhook."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
 
 
 class ErrorAnswer(Value, extra="ignore"):
@@ -111,6 +118,8 @@ class Record(Value, extra="ignore"):
     progress: dict[str, Any] | None = None
     result: Result | None = None
     error: ErrorAnswer | None = None
+    webhook: str | None = None  # the address that is told of the job's end
+    notified: Notified | None = None  # None until it was told, or could not be
     crashes: int = 0  # how often the server died while it read the job
 
     def update(self, **changes: Any) -> Record:
@@ -121,8 +130,19 @@ class Record(Value, extra="ignore"):
 
     def restart(self, crashes: int = 0) -> Record:
         """The job waits again, and nothing remains of how it ended."""
-        cleared = dict.fromkeys(("started", "finished", "progress", "result", "error"))
+        cleared = dict.fromkeys(("started", "finished", "progress", "result", "error", "notified"))
         return self.update(state=State.QUEUED, crashes=crashes, **cleared)
+
+    def add_artefacts(self, document_id: str, more: Mapping[str, Artefact], problems: Sequence[Problem]) -> Record:
+        """The job with artefacts that were written after its end, and what they lack of the document."""
+        if self.result is None:
+            return self
+        documents = tuple(
+            one.model_copy(update={"artefacts": {**one.artefacts, **more}}) if one.id == document_id else one
+            for one in self.result.documents
+        )
+        update = {"documents": documents, "problems": (*self.result.problems, *problems)}
+        return self.update(result=self.result.model_copy(update=update))
 
     @property
     def is_incomplete(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,12 +13,17 @@ import structlog
 from twopass import contexts, locations, pipeline
 from twopass.document import Severity, Status
 from twopass.errors import Code, EngineError, RequestError, StoreError, TwopassError
-from twopass.job import EntryPoint, Job, Upload
+from twopass.formats import registry
+from twopass.job import EntryPoint, Format, Job, Upload
 from twopass.result import Result
 from twopass.runtime import loop_thread, scratch
 from twopass.server.connections import ClientLimits
 from twopass.server.jobs import NOT_KEPT, ErrorAnswer, JobStore, Record, State, now
 from twopass.server.uploads import Arrival, Body
+from twopass.server.webhooks import FIELD, Webhooks
+from twopass.steps import reparse
+from twopass.steps.document_folder import DocumentFolder
+from twopass.storage import outputs
 from twopass.telemetry.progress import Progress, Tracker
 from twopass.worker import Worker
 
@@ -37,11 +42,15 @@ class JobQueue:
     worker: Worker
     store: JobStore
     limits: ClientLimits = ClientLimits()
+    announce: Callable[[Record], dict[str, Any]] = lambda record: {"id": record.id, "state": record.state}
+    _deliveries: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _arriving: list[Arrival] = field(default_factory=list)
     _slots: asyncio.Semaphore = field(init=False)
+    _webhooks: Webhooks = field(init=False)
 
     def __post_init__(self) -> None:
+        self._webhooks = Webhooks(self.worker.settings, self.announce)
         self._slots = asyncio.Semaphore(self.worker.settings.concurrency)
 
     @property
@@ -90,6 +99,7 @@ class JobQueue:
 
     async def add(self, body: Body) -> Record:
         """Parse and store a job and let it run, in a place that is reserved; raises TwopassError."""
+        webhook = self._webhooks.check(body.input.get(FIELD))
         job_id = await self.store.new_folder()
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.store.delete, job_id)
@@ -98,7 +108,7 @@ class JobQueue:
             await body.save(self.store.upload_path(job_id))
             await self.store.keep_input(job_id, body.input, is_secret=bool(job.password or job.s3))
             name = body.name or locations.redact(job.sources[0])
-            record = Record(id=job_id, name=name, created=now())
+            record = Record(id=job_id, name=name, created=now(), webhook=webhook)
             await self.store.put(record)
             undo.pop_all()
         self._start(job)
@@ -106,6 +116,7 @@ class JobQueue:
 
     def _parse(self, job_id: str, job_input: Mapping[str, Any], file_name: str | None) -> Job:
         upload = Upload(file_name, self.store.upload_path(job_id)) if file_name else None
+        job_input = {name: value for name, value in job_input.items() if name != FIELD}
         settings = self.worker.settings.model_copy(update={"output_dir": self.store.output_path(job_id)})
         job = Job.parse({"id": job_id, "input": job_input, "upload": upload}, settings, EntryPoint.SERVER)
         if self._is_kept_here(job):  # in a folder of its own, which has only pages of this job
@@ -136,6 +147,8 @@ class JobQueue:
                 else:
                     log.info("job continued", job=record.id)
                     self._start(job)
+            elif record.state.is_final:
+                self._notify(record)
 
     async def resume(self, job_id: str, password: str | None = None) -> Record:
         """Run a job again that ended incomplete; a job that has not ended goes on. Pages that are stored stay.
@@ -171,6 +184,17 @@ class JobQueue:
             await self.store.keep_input(record.id, job_input, is_secret=True)
         return job
 
+    async def add_format(self, job_id: str, document_id: str, name: Format) -> None:
+        """Write a format that a done job did not ask for, from its pages; raises TwopassError."""
+        record = self.store.get(job_id)
+        documents = record.result.documents if record.result and record.state is State.DONE else ()
+        if document_id not in [document.id for document in documents]:
+            raise RequestError(Code.NOT_FOUND, "the job is not done, or has no such document")
+        registry.check_installed([name])
+        async with outputs.open_output(str(self.store.output_path(job_id)), self.worker.settings, None) as store:
+            written = await reparse.write_one_format(DocumentFolder(store, document_id), name)
+        await self._keep(self.store.get(job_id).add_artefacts(document_id, written.artefacts, written.lost_words))
+
     async def wait(self, job_id: str, seconds: float) -> None:
         """Wait until the job has ended, but no longer than this."""
         if task := self._tasks.get(job_id):
@@ -194,6 +218,9 @@ class JobQueue:
         """Wait until every job has ended. During a shutdown the worker ends them within SHUTDOWN_GRACE_S."""
         while self._tasks:
             await asyncio.wait(set(self._tasks.values()))
+        for delivery in self._deliveries.values():  # the next start tries again
+            delivery.cancel()
+        await asyncio.gather(*self._deliveries.values(), return_exceptions=True)
 
     async def _run(self, job: Job) -> None:
         structlog.contextvars.bind_contextvars(job=job.id)
@@ -214,6 +241,29 @@ class JobQueue:
             await self.store.delete_sent(record.id)  # after the record: without both, a restart would lose the job
             if not is_stored:
                 await self._save(record)  # there may be room on the disk now
+        if record.state.is_final:
+            self._notify(record)
+
+    def _notify(self, record: Record) -> None:
+        """Tell the job's webhook that it has ended, unless that was done; nothing waits for it."""
+        if record.webhook is None or record.notified:
+            return
+        if earlier := self._deliveries.get(record.id):  # about an end before the job was resumed
+            earlier.cancel()
+        task = asyncio.create_task(self._deliver(record))
+        self._deliveries[record.id] = task
+
+        def forget(ended: asyncio.Task[None]) -> None:
+            if self._deliveries.get(record.id) is ended:
+                del self._deliveries[record.id]
+
+        task.add_done_callback(forget)
+
+    async def _deliver(self, record: Record) -> None:
+        notified = await self._webhooks.send(record)
+        now_known = self.store.find(record.id)
+        if now_known and now_known.finished == record.finished:  # neither deleted nor resumed
+            await self._keep(now_known.update(notified=notified))
 
     async def _keep(self, record: Record) -> bool:
         """Keep the record, only in memory if it cannot be stored; returns whether it was."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -58,6 +58,10 @@ _RESUME_BODY = {
 }
 ENDED: dict[int | str, dict[str, Any]] = {200: {"model": JobAnswer, "description": "the job ended within `wait_s`"}}
 
+# What can be written of a stored document: pictures of pages need the file, and the archive is packed of the others.
+_LATER = {writer.name: name for name, writer in registry.WRITERS.items() if name not in (Format.REVIEW, Format.ZIP)}
+SendFile = Callable[[str, str], Awaitable[FileResponse]]  # a job's id, and the name of a file
+
 Event = tuple[str, Any]  # the name of a server-sent event, and its data
 
 JobId = Annotated[str, Path(description="the job's id")]
@@ -75,6 +79,8 @@ def _new_job_body() -> dict[str, Any]:
     job = Job.model_json_schema(ref_template="#/components/schemas/{model}")
     fields = sorted(set(job["properties"]) - {"id", "entry_point", "queued_s", "upload"})
     described = {"type": "object", "description": f"the job's input, as docs/contract.md has it: {', '.join(fields)}"}
+    webhook = "and webhook, an https address that is told of its end"
+    described["description"] += f"; {webhook}"
     source = {"source": {"type": "string", "description": "s3://, https:// or data:"}}
     form = {"file": {"type": "string", "contentMediaType": "application/octet-stream"}, "job": described}
     return {
@@ -90,12 +96,13 @@ def build_router(queue: JobQueue, store: JobStore, access: Access) -> APIRouter:
     """All routes but the page's."""
     router = APIRouter()
     _add_health(router, queue)
-    _add_shared_files(router, store, access)
+    send_file = _make_sender(queue, store)
+    _add_shared_files(router, send_file, access)
     _add_changes(router, queue, store, access)
     protected = APIRouter(prefix="/v1/jobs", dependencies=[Depends(access.check)], responses=ERRORS)
     _add_jobs(protected, queue, store, access)
     _add_observation(protected, queue, store, access)
-    _add_files(protected, store)
+    _add_files(protected, store, send_file)
     router.include_router(protected)
     return router
 
@@ -278,26 +285,26 @@ async def _follow_all(queue: JobQueue, store: JobStore, access: Access) -> Async
         await asyncio.sleep(_EVENT_INTERVAL_S)
 
 
-def _add_files(router: APIRouter, store: JobStore) -> None:
+def _add_files(router: APIRouter, store: JobStore, send_file: SendFile) -> None:
     @router.get("/{job_id}/artefacts/{name:path}", response_class=FileResponse, responses=FILE, summary="A file")
     async def artefact(job_id: JobId, name: str) -> FileResponse:
-        return await run_in_threadpool(_send_file, store, job_id, name)
+        return await send_file(job_id, name)
 
     @router.get(
         "/{job_id}/{name}",
         response_class=FileResponse,
         responses=FILE,
-        summary="An artefact of a job's only document, such as document.zip",
+        summary="An artefact of a job's only document, such as document.html; it is written if it was not asked for",
     )
     async def only_document(job_id: JobId, name: str) -> FileResponse:
         result = store.get(job_id).result
         if not result or len(result.documents) != 1 or name not in _ARTEFACT_TYPES:
             message = f"{name[:100]}: the job has not ended, has several documents, or the name is not an artefact's"
             raise RequestError(Code.NOT_FOUND, message)
-        return await run_in_threadpool(_send_file, store, job_id, f"{result.documents[0].id}/{name}")
+        return await send_file(job_id, f"{result.documents[0].id}/{name}")
 
 
-def _add_shared_files(router: APIRouter, store: JobStore, access: Access) -> None:
+def _add_shared_files(router: APIRouter, send_file: SendFile, access: Access) -> None:
     @router.get(
         "/v1/jobs/{job_id}/shared/{token}/{name:path}",
         response_class=FileResponse,
@@ -306,7 +313,23 @@ def _add_shared_files(router: APIRouter, store: JobStore, access: Access) -> Non
     )
     async def shared(job_id: JobId, token: str, name: str) -> FileResponse:
         access.check_token(job_id, token)
-        return await run_in_threadpool(_send_file, store, job_id, name)
+        return await send_file(job_id, name)
+
+
+def _make_sender(queue: JobQueue, store: JobStore) -> SendFile:
+    """Make what sends a job's files; a format that a done job did not ask for is written at the first request."""
+
+    async def send_file(job_id: str, name: str) -> FileResponse:
+        try:
+            return await run_in_threadpool(_send_file, store, job_id, name)
+        except RequestError:
+            document_id, _, artefact = name.rpartition("/")
+            if artefact not in _LATER or not document_id:
+                raise
+            await queue.add_format(job_id, document_id, _LATER[artefact])
+            return await run_in_threadpool(_send_file, store, job_id, name)
+
+    return send_file
 
 
 def _send_file(store: JobStore, job_id: str, name: str) -> FileResponse:

@@ -42,7 +42,7 @@ from twopass.runtime.page_pool import PagePool, open_page_pool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import MISSED_QUESTIONS, Settings
 from twopass.steps import artefacts, assemble, audit, document_folder, enrich, fetch, missed_text, pass1, pass2
-from twopass.steps.artefacts import PreviewSource
+from twopass.steps.artefacts import PreviewSource, Written
 from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails
 from twopass.steps.page_context import PageContext
 from twopass.storage.sources import Sources
@@ -107,6 +107,13 @@ async def write_formats(
     existing = {name for name in stored.manifest.formats if name is not Format.REVIEW or source}
     formats = tuple(name for name in Format if name in {*wanted, *existing})
     return await _write(stored, await _assemble_document(stored), formats, options, source)
+
+
+async def write_one_format(folder: DocumentFolder, name: Format) -> Written:
+    """Write one more format of a finished document, which needs no page images; its manifest stays as it is."""
+    stored = await load_document(folder)
+    document = await _assemble_document(stored)
+    return await artefacts.write(folder, document, (name,), stored.details.writing, None)
 
 
 async def add_formats(

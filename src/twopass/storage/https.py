@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from twopass import job, locations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _MAX_REDIRECTS = 5
 _HTTP_CONNECT_S = 10.0
 _HTTP_READ_S = 60.0
+_HTTP_POST_S = 10.0
 _ALLOWED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
 
 _GONE = (404, 410)
@@ -99,7 +101,29 @@ async def _fetch_once(uri: str, target: Path, allow_private: bool, limit_bytes: 
     )
 
 
-async def _request(client: httpx.AsyncClient, url: httpx.URL, allow_private: bool) -> httpx.Response:
+async def post(uri: str, body: bytes, headers: Mapping[str, str], allow_private: bool) -> None:
+    """Send a body, in one attempt and to a checked address; raises SourceError unless it is answered with 2xx."""
+    tls = await sources.run_in_thread(tls_context)
+    import httpx
+
+    label = locations.redact(uri)
+    with error_mapping.map_errors(label, SourceError), map_http_errors(label):
+        async with httpx.AsyncClient(verify=tls, trust_env=False, timeout=_HTTP_POST_S) as client:
+            response = await _request(client, httpx.URL(uri), allow_private, "POST", headers, body)
+            await response.aclose()
+    if not response.is_success:  # a redirect, too: it may lead anywhere
+        message = f"{label}: answered with HTTP {response.status_code}, not with 200"
+        raise SourceError(Code.STORE_UNAVAILABLE, message)
+
+
+async def _request(
+    client: httpx.AsyncClient,
+    url: httpx.URL,
+    allow_private: bool,
+    method: str = "GET",
+    more_headers: Mapping[str, str] = MappingProxyType({}),
+    body: bytes | None = None,
+) -> httpx.Response:
     """Send the request to a checked address; returns the response before its body is read."""
     import httpx
 
@@ -109,9 +133,10 @@ async def _request(client: httpx.AsyncClient, url: httpx.URL, allow_private: boo
     port = url.port or (443 if url.scheme == "https" else 80)
     addresses = await sources.run_in_thread(ssrf_guard.resolve, host, port, allow_private)
     headers = {"Host": url.netloc.decode("ascii"), "Accept-Encoding": "identity", "User-Agent": "twopass"}
+    headers |= more_headers
     for ip in addresses:
         request = client.build_request(
-            "GET", url.copy_with(host=ip), headers=headers, extensions={"sni_hostname": host}
+            method, url.copy_with(host=ip), headers=headers, content=body, extensions={"sni_hostname": host}
         )
         try:
             return await client.send(request, stream=True)
