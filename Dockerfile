@@ -7,6 +7,7 @@
 #   docker build -t twopass --build-arg STRUCTURE=fallback .        DeepSeek-OCR with the layout detector
 #   docker build -t twopass --target gpu .                          no weights: RunPod's cached model or a volume has them
 #   docker build -t twopass-cpu --target cpu .                      the cpu engine: no GPU, no weights
+#   docker build -t twopass --build-arg OFFICE=1 .                  with LibreOffice, for office files: 420 MB more
 #
 # With --secret id=HF_TOKEN the weights are downloaded with that token; it is in no layer.
 ARG VLLM_VERSION=0.33.0
@@ -40,6 +41,12 @@ COPY requirements/run.txt /app/requirements/
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends \
     tesseract-ocr-kor tesseract-ocr-rus tesseract-ocr-ara tesseract-ocr-eng && rm -rf /var/lib/apt/lists/*
+# Office files: LibreOffice, with fonts that have the widths of Microsoft's; without them, lines end elsewhere.
+ARG OFFICE=0
+# hadolint ignore=DL3008
+RUN if [ "$OFFICE" = 1 ]; then apt-get update && apt-get install -y --no-install-recommends \
+    libreoffice-writer libreoffice-calc libreoffice-impress \
+    fonts-liberation fonts-crosextra-carlito fonts-crosextra-caladea && rm -rf /var/lib/apt/lists/*; fi
 RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
 WORKDIR /app
 COPY pyproject.toml README.md LICENSE NOTICE ./
@@ -65,6 +72,12 @@ LABEL org.opencontainers.image.title="twopass" \
       org.opencontainers.image.description="Reads PDFs and scans with OCR models on vLLM, as a RunPod serverless worker" \
       org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0 AND AGPL-3.0-only"
+# Office files: LibreOffice, with fonts that have the widths of Microsoft's; without them, lines end elsewhere.
+ARG OFFICE=0
+# hadolint ignore=DL3008
+RUN if [ "$OFFICE" = 1 ]; then apt-get update && apt-get install -y --no-install-recommends \
+    libreoffice-writer libreoffice-calc libreoffice-impress \
+    fonts-liberation fonts-crosextra-carlito fonts-crosextra-caladea && rm -rf /var/lib/apt/lists/*; fi
 RUN --mount=type=bind,source=requirements,target=/requirements \
     --mount=type=bind,source=scripts/bytecode.py,target=/bytecode.py \
     python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt \

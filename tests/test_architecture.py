@@ -66,7 +66,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "__init__": ("api", "job", "settings", "version"),
     "acceptance": (
-        "document", "engines", "errors", "families", "fleet", "job", "models", "pages", "pipeline", "runtime",
+        "document", "engines", "errors", "families", "job", "models", "pages", "pipeline", "runtime",
         "settings", "steps", "telemetry", "text", "values", "version", "worker",
     ),
     "server": (
@@ -107,6 +107,7 @@ HOMES = {
     "pymupdf": {
         "acceptance/drawn_pages.py",
         "pages/damage.py",
+        "pages/epub.py",
         "pages/hidden_words.py",
         "pages/own_ink.py",
         "pages/lying_fonts.py",

@@ -37,15 +37,15 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Raise `MAX_SOURCE_BYTES`, `MAX_PAGES` or `MAX_IMAGE_PIXELS`, or split or scale the file.",
     ),
     Code.SOURCE_UNSUPPORTED: (
-        "The content is not a PDF, PNG, JPEG, WebP or TIFF, or the address has an unknown scheme.",
-        "Convert the file. For an address, use s3://, https:// or data:.",
+        "The content is of no type that is read, LibreOffice is not installed, or the address has an unknown scheme.",
+        "Convert the file, or install what the message names. For an address, use s3://, https:// or data:.",
     ),
     Code.DAMAGED: (
         "The file or the named page is damaged and cannot be repaired.",
         "Upload it again, or save it with another program. The other pages of the document are read.",
     ),
     Code.ENCRYPTED: (
-        "The PDF needs a password, or the given one is wrong.",
+        "The file needs a password, or the given one is wrong.",
         "Set the field `password`.",
     ),
     Code.PAGE_RANGE: (

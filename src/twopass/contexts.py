@@ -249,14 +249,18 @@ def resolve_deadline(job: Job, worker: Worker) -> float | None:
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
-def describe_run(job: Job, engine: Engine | Identity, family: Family, settings: Settings) -> Run:
-    """Every option that affects what is read, of the job and of the worker, and the prompts.
+def describe_run(
+    job: Job, engine: Engine | Identity, family: Family, settings: Settings, converter: str | None = None
+) -> Run:
+    """Every option that affects what is read, of the job and of the worker, the source's converter, and the prompts.
 
     This is the only way into documents' ids. What the settings change is named by the engine or by the family, so that
     a setting which does nothing for them changes no id.
     """
     reader = {"family": family.name, "revision": family.revision, **describe(engine)}
     reader |= enrich.describe_options()
+    if converter:
+        reader["converter"] = converter
     crops = {"max_crops": job.max_crops or family.crops.default}
     if family.canary and settings.missed_questions != MISSED_QUESTIONS:
         reader["missed_questions"] = settings.missed_questions

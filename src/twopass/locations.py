@@ -6,6 +6,7 @@ A new scheme is a row here, and its module in `storage`.
 
 from __future__ import annotations
 
+import mimetypes
 import posixpath
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -79,13 +80,22 @@ def is_below(place: str, other: str) -> bool:
 
 def stem(place: str) -> str:
     """The file's name without its suffix, with which a document id begins."""
+    return "inline" if DATA.begins(place) else _path_of(place).stem or "document"
+
+
+def suffix(place: str) -> str:
+    """The suffix of the file's name, such as .pdf; of data: URIs that of their media type; empty without one."""
     if DATA.begins(place):
-        return "inline"
+        media = place[len(DATA.prefix) : len(DATA.prefix) + 100].partition(",")[0].partition(";")[0]
+        return mimetypes.guess_extension(media.strip().lower()) or ""
+    return _path_of(place).suffix.lower()
+
+
+def _path_of(place: str) -> PurePosixPath:
     try:
-        path = unquote(urlsplit(place).path) if is_uri(place) else place
+        return PurePosixPath(unquote(urlsplit(place).path) if is_uri(place) else place)
     except ValueError:  # no host can have this name
-        path = ""
-    return PurePosixPath(path).stem or "document"
+        return PurePosixPath("")
 
 
 def redact(place: str) -> str:

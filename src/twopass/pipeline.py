@@ -109,10 +109,10 @@ async def find_finished(job: Job, settings: Settings, identity: Identity, output
     with suppress(TwopassError):
         family, watch = choose_family(settings, identity.family), Stopwatch()
         contexts.check_supported(job, family)
-        run = contexts.describe_run(job, identity, family, settings)
         async with open_sources(settings, job.s3, job.upload) as sources:
-            sha256 = await fetch.hash_source(job.sources[0], sources)
-            document_id = contexts.document_id(locations.stem(job.sources[0]), sha256, job, run)
+            source = await fetch.identify(job.sources[0], sources)
+            run = contexts.describe_run(job, identity, family, settings, source.converter)
+            document_id = contexts.document_id(locations.stem(job.sources[0]), source.sha256, job, run)
             folder = DocumentFolder(output, document_id)
             problems: tuple[Problem, ...] = ()
             manifest = await folder.load_manifest()
@@ -226,7 +226,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
             with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s, advice=RAISE_LIMIT):
                 file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
         ticket.mark_fetched(file.info.bytes)
-        run = contexts.describe_run(job, worker.engine, worker.family, worker.settings)
+        run = contexts.describe_run(job, worker.engine, worker.family, worker.settings, file.converter)
         folder = DocumentFolder(context.output, contexts.document_id(file.stem, file.info.sha256, job, run))
         was_read = await stack.enter_async_context(ticket.exclusive(folder.document_id))
         async with context.start_work(), task_group.open_group() as group:

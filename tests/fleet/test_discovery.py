@@ -43,7 +43,7 @@ def test_a_list_has_one_place_per_line(tmp_path: Path) -> None:
         DocumentRef(f"{tmp_path}/in/b.TIF"),
         DocumentRef("https://h/x.pdf"),
     ]
-    assert skipped == [Skipped(f"{tmp_path}/in/c.txt", ".txt is no PDF or image; pass it by name to read it")]
+    assert skipped == [Skipped(f"{tmp_path}/in/c.txt", ".txt is no type that is read; pass it by name to read it")]
 
 
 def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Pa
     assert reasons == {
         "contract": "its name has no suffix",
         "gone.pdf": "a link to a file that does not exist",
-        "mail.EML": ".eml is no PDF or image",
+        "mail.EML": ".eml is no type that is read",
         "more": "a link to a folder",
         "pipe.pdf": "not a regular file",
         "ring.pdf": "a link to a file that does not exist",

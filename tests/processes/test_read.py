@@ -385,7 +385,7 @@ def test_what_is_not_read_is_listed_and_counted(folder: Path) -> None:
     """A file of another type in a folder is named with the reason, on the console and in the summary."""
     ran = read(folder)
 
-    assert "not read: 1 file: inbox/notes.txt (.txt is no PDF or image" in ran.stdout
+    assert "not read: 1 file: inbox/notes.txt (.txt is no type that is read" in ran.stdout
     skipped = load_summary(folder)["skipped"]
     assert (skipped["count"], skipped["files"][0]["file"]) == (1, "inbox/notes.txt")
 

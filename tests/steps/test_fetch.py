@@ -80,7 +80,7 @@ async def test_a_pdf_that_mupdf_repairs_is_read(source_reader: SourceReader, lea
     [
         (b"<!DOCTYPE html><html><body>Log in</body></html>", "but a web page; check that its address needs no login"),
         (b"<html>Log in</html>\nstartxref\n0\n%%EOF", "is a file of another type"),
-        (b"plain text", "not a PDF, PNG, JPEG, WebP or TIFF file"),
+        (b"plain text", "not a PDF, PNG, JPEG, WebP, TIFF, docx"),
     ],
 )
 async def test_a_file_of_another_type_is_named_as_such(source_reader: SourceReader, data: bytes, message: str) -> None:

@@ -80,7 +80,8 @@ def command(
 
     from twopass.cli import batch, reporters
     from twopass.errors import TwopassError
-    from twopass.fleet.discovery import SUFFIXES, describe_skipped
+    from twopass.fleet.discovery import describe_skipped
+    from twopass.pages.file_types import IN_FOLDERS
     from twopass.telemetry import logs
 
     if as_json and stdout:
@@ -107,7 +108,7 @@ def command(
             stdin = stack.enter_context(batch.keep_stdin(places, settings))
             files, skipped = asyncio.run(batch.find_files(places, asked.output, settings, stdin))
             if not files:
-                suffixes, searched = ", ".join(sorted(SUFFIXES)), ", ".join(places)
+                suffixes, searched = ", ".join(sorted(IN_FOLDERS)), ", ".join(places)
                 outside = f" outside the output {asked.output}" if asked.output else ""
                 typer.echo(f"nothing to read below {searched}: no {suffixes}{outside}", err=True)
                 if skipped:

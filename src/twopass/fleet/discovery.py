@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from twopass import locations
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
 from twopass.fleet.ledger import Ledger, PageCount
+from twopass.pages import file_types
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
@@ -28,14 +29,12 @@ from twopass.storage.s3 import S3Store
 from twopass.storage.sources import Sources, open_sources
 from twopass.storage.store import Store, uri_of
 
-SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 _MAX_INLINE_BYTES = 7_000_000  # in base64 these fit into the 10 MB that RunPod accepts in a /run request
 _MAX_SHOWN = 10  # skipped files in one line
 _MAX_LISTED = 10_000  # in a summary: a prefix may hold millions
 _NAME_IT = "pass it by name to read it"
 _NESTED_LIST = "a list in a list; pass it by name"
 _LINKED_FOLDER = f"a link to a folder; {_NAME_IT}"
-_MIME = {".pdf": "application/pdf", ".png": "image/png", ".webp": "image/webp", ".tif": "image/tiff"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +166,9 @@ def _find_reason(path: Path) -> str | None:
 def _judge_name(name: str) -> str | None:
     """Why a file with this name is not taken for a document; None for one that is."""
     suffix = Path(name).suffix.lower()
-    if suffix in SUFFIXES:
+    if suffix in file_types.IN_FOLDERS:
         return None
-    return f"{suffix} is no PDF or image; {_NAME_IT}" if suffix else f"its name has no suffix; {_NAME_IT}"
+    return f"{suffix} is no type that is read; {_NAME_IT}" if suffix else f"its name has no suffix; {_NAME_IT}"
 
 
 async def _list_prefix(prefix: str, settings: Settings, excluded: Collection[str]) -> Found:
@@ -203,11 +202,17 @@ class PageCounter:
     password: str | None = None
 
     async def count(self, path: Path) -> int | None:
-        """How many pages the file has; None if it cannot be opened: the worker will report why, with its code."""
+        """How many pages the file has; None if only the worker's converter can tell.
+
+        None also if it cannot be opened: the worker will report why, with its code.
+        """
         limits = fetch.Limits(self.settings.max_pages, self.settings.max_image_pixels)
         try:
-            mime = fetch.detect_type(path)
-            return len((await self.page_pool.call(fetch.inspect, str(path), mime, self.password, limits)).pages)
+            kind = file_types.detect(path, path.suffix)
+            if kind.converter:
+                return None
+            inspection = await self.page_pool.call(fetch.inspect, str(path), kind.mime, self.password, limits)
+            return len(inspection.pages)
         except TwopassError:
             return None
 
@@ -315,4 +320,5 @@ def _to_data_uri(document: DocumentRef, path: Path) -> str:
 
 
 def _guess_mime(path: Path) -> str:
-    return _MIME.get(path.suffix.lower(), "image/jpeg")
+    kind = file_types.of_suffix(path.suffix)
+    return kind.mime if kind else "application/octet-stream"

@@ -18,9 +18,8 @@ from pydantic import Field
 
 from twopass.document import Meta, SourceInfo
 from twopass.errors import Code, SourceError
-from twopass.pages import damage, optional_content
+from twopass.pages import damage, file_types, optional_content
 
-PDF = "application/pdf"
 DEFAULT_IMAGE_DPI = 144.0  # of an image that states no resolution
 MAX_OPEN_FILES = 2  # a page worker renders many pages of one file, and two jobs share the worker
 LAYOUT_PACKAGES = {"pymupdf.layout", "pymupdf4llm"}  # loading them takes 0.8 s and 35 MB
@@ -71,7 +70,8 @@ class PageSize:
 class CheckedFile:
     """A local file that passed the checks: its type is known, and its pages are counted and within the limits.
 
-    In `pages`, None stands for a page that cannot be opened.
+    In `pages`, None stands for a page that cannot be opened. Of a source that was converted, it is the PDF; `info` is
+    about the source, and `converter` says what made the PDF.
     """
 
     path: Path
@@ -80,10 +80,12 @@ class CheckedFile:
     pages: tuple[PageSize | None, ...]
     meta: Meta
     password: str | None = field(default=None, repr=False)
+    converter: str | None = None
 
     @property
     def is_pdf(self) -> bool:
-        return self.info.mime == PDF
+        """Whether MuPDF opens it: what is no image is a PDF, or was converted to one."""
+        return not file_types.is_image(self.info.mime)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Download a source and check it: detect its type from its content, count its pages, enforce the limits."""
+"""Download a source and check it: detect its type, convert it if it is no PDF or image, count pages, enforce limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from twopass import locations
 from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
 from twopass.job import Job
+from twopass.pages import epub, file_types
+from twopass.pages.file_types import Converter, FileType
 from twopass.pages.source_files import (
-    PDF,
     PILLOW_ERRORS,
     SAVE_AGAIN,
     CheckedFile,
@@ -27,24 +28,12 @@ from twopass.pages.source_files import (
     open_pdf,
     translate_pdf_errors,
 )
-from twopass.runtime import scratch
+from twopass.runtime import office, scratch
+from twopass.runtime.office import ConversionLimits
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.storage import error_mapping
 from twopass.storage.sources import Sources
-
-_PDF_HEADER_WITHIN = 1024  # bytes: PDF readers accept other data before the header up to here
-_PDF_END_WITHIN = 1024  # bytes: and other data after the end
-_PDF_OBJECT = re.compile(rb"(?:^|\s)\d+ \d+ obj\b")
-
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"II*\x00", "image/tiff"),
-    (b"MM\x00*", "image/tiff"),
-    (b"II+\x00", "image/tiff"),
-    (b"MM\x00+", "image/tiff"),
-)
 
 
 @dataclass(frozen=True)
@@ -61,6 +50,14 @@ class Inspection:
     meta: Meta
 
 
+@dataclass(frozen=True)
+class SourceIdentity:
+    """What decides which document a source is: its bytes, and what converts them; None if nothing does."""
+
+    sha256: str
+    converter: str | None
+
+
 @asynccontextmanager
 async def document(
     uri: str, job: Job, settings: Settings, page_pool: PagePool, sources: Sources
@@ -71,55 +68,57 @@ async def document(
             path = stack.enter_context(scratch.open_folder()) / "source"
         download = await sources.fetch(uri, path)
         with error_mapping.map_errors("the worker's disk", SourceError):
-            mime = detect_type(path)
+            kind = file_types.detect(path, locations.suffix(uri))
+            converter = _describe_converter(kind)
         password = job.password.get_secret_value() if job.password else None
+        opened = await _convert(path, kind, password, settings, page_pool)
+        if kind.converter:
+            password = None  # the PDF has none
         limits = Limits(settings.max_pages, settings.max_image_pixels)
-        inspection = await page_pool.call_with_retry(inspect, str(path), mime, password, limits)
+        inspection = await page_pool.call_with_retry(inspect, str(opened), kind.mime, password, limits)
         info = SourceInfo(
             uri=locations.redact(uri),
             etag=download.etag,
             sha256=download.sha256,
             bytes=download.bytes,
-            mime=mime,
+            mime=kind.mime,
             page_count=len(inspection.pages),
         )
-        yield CheckedFile(path, locations.stem(uri), info, inspection.pages, inspection.meta, password)
+        stem = locations.stem(uri)
+        yield CheckedFile(opened, stem, info, inspection.pages, inspection.meta, password, converter)
 
 
-async def hash_source(uri: str, sources: Sources) -> str:
-    """The hash of a source's bytes, which is part of its document's id. Nothing is checked; raises SourceError."""
+async def identify(uri: str, sources: Sources) -> SourceIdentity:
+    """What a source adds to its document's id. Nothing but its type is checked; raises SourceError."""
     with error_mapping.map_errors("the worker's disk", SourceError), scratch.open_folder() as folder:
-        return (await sources.fetch(uri, folder / "source")).sha256
+        path = folder / "source"
+        sha256 = (await sources.fetch(uri, path)).sha256
+        return SourceIdentity(sha256, _describe_converter(file_types.detect(path, locations.suffix(uri))))
 
 
-def detect_type(path: Path) -> str:
-    """Detect the media type from the first and last bytes; raises SourceError for an empty or unsupported file."""
-    with path.open("rb") as file:
-        head = file.read(_PDF_HEADER_WITHIN)
-        file.seek(max(path.stat().st_size - _PDF_END_WITHIN, 0))
-        tail = file.read()
-    if not head:
-        raise SourceError(Code.DAMAGED, "the source is empty: 0 bytes; copy or upload it again")
-    if b"%PDF-" in head:
-        return PDF
-    for magic, mime in _MAGIC:
-        if head.startswith(magic):
-            return mime
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    if _PDF_OBJECT.search(head) or b"startxref" in tail:
-        return PDF  # without its header; MuPDF repairs it
-    message = "by its content, the source is not a PDF, PNG, JPEG, WebP or TIFF file"
-    if head.lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        message += " but a web page; check that its address needs no login"
+def _describe_converter(kind: FileType) -> str | None:
+    """The converter of files of this type, with its version; raises SourceError if it is not installed."""
+    if kind.converter is Converter.LIBREOFFICE:
+        return office.require_version()
+    return epub.describe_converter() if kind.converter else None
+
+
+async def _convert(path: Path, kind: FileType, password: str | None, settings: Settings, page_pool: PagePool) -> Path:
+    """The file itself, or the PDF that it is converted to, in the same folder."""
+    if kind.converter is None:
+        return path
+    target = path.with_name("converted.pdf")
+    if kind.converter is Converter.MUPDF:
+        await page_pool.call_with_retry(epub.convert, str(path), str(target))
     else:
-        message += "; convert it"
-    raise SourceError(Code.SOURCE_UNSUPPORTED, message)
+        limits = ConversionLimits(settings.worker_timeout_s, settings.worker_memory_bytes, settings.max_source_bytes)
+        await page_pool.call_with_retry(office.convert, str(path), str(target), kind, password, limits)
+    return target
 
 
 def inspect(path: str, mime: str, password: str | None, limits: Limits) -> Inspection:
     """In a page worker: open the file, read its page sizes and metadata, and enforce the limits."""
-    inspection = _inspect_pdf(path, password, limits) if mime == PDF else _inspect_image(path, limits)
+    inspection = _inspect_image(path, limits) if file_types.is_image(mime) else _inspect_pdf(path, password, limits)
     if not inspection.pages:
         raise SourceError(Code.DAMAGED, f"the document has no pages; {SAVE_AGAIN}")
     return inspection

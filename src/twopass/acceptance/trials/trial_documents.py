@@ -15,8 +15,8 @@ from types import MappingProxyType
 from twopass.acceptance import drawn_pages
 from twopass.acceptance.drawn_pages import DrawnPage, Rows
 from twopass.errors import SourceError
-from twopass.fleet.discovery import SUFFIXES
 from twopass.pages import source_files
+from twopass.pages.file_types import IN_FOLDERS
 from twopass.text import prose
 
 SETS = 10  # of drawn pages: 120 pages, some ten seconds on a fast GPU, so that their speed can be compared
@@ -69,7 +69,7 @@ def prepare(folder: Path, files: Path | None = None, sets: int = SETS) -> list[T
 
 
 def find_files(folder: Path) -> list[TrialDocument]:
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IN_FOLDERS and path.is_file())
     return [
         TrialDocument(path, {number: Truth(text) for number, text in read_text_layers(path).items()}) for path in paths
     ]

@@ -1,0 +1,105 @@
+"""Check the archive that an office file or a book is, before a program opens it that trusts its content.
+
+LibreOffice shows what it can of a damaged file: what it leaves out would be lost unseen.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from xml.parsers import expat
+
+from twopass.errors import Code, SourceError
+from twopass.pages.source_files import SAVE_AGAIN
+
+MAX_UNPACKED_BYTES = 1 << 30  # of an archive; a thesis has 2 MB of XML, a workbook of a million cells 60 MB
+MAX_PARTS = 20_000
+MAX_DEPTH = 500  # of elements in elements: a table in a table in a text box has 40; LibreOffice recurses
+MAX_OPEN_TAGS = 10_000  # of a web page, in which many are never closed
+_CHUNK_BYTES = 1 << 20
+_XML = (".xml", ".rels", ".opf", ".ncx")
+_ODF_MANIFEST, _DRM = "META-INF/manifest.xml", "META-INF/rights.xml"
+_ENCRYPTION_MARK = b"encryption-data"  # an element of ODF's manifest
+
+
+def check(path: str) -> bool:
+    """Read all of the archive; returns whether it is encrypted. Raises SourceError if it is damaged or too large."""
+    with _translate_errors(), zipfile.ZipFile(path) as package:
+        parts = package.infolist()
+        if len(parts) > MAX_PARTS or sum(part.file_size for part in parts) > MAX_UNPACKED_BYTES:
+            message = f"unpacked, it has over {MAX_UNPACKED_BYTES >> 20} MiB or {MAX_PARTS:,} parts; split it"
+            raise SourceError(Code.SOURCE_TOO_LARGE, message)
+        names = {part.filename for part in parts}
+        if _DRM in names or any(part.flag_bits & 1 for part in parts):
+            raise SourceError(Code.ENCRYPTED, "it is protected; save it without protection")
+        if _ODF_MANIFEST in names and any(_ENCRYPTION_MARK in chunk for chunk in _read(package, _ODF_MANIFEST)):
+            return True
+        for part in parts:
+            _check_part(package, part.filename)
+        return False
+
+
+def check_depth(data: bytes) -> None:
+    """Raise SourceError for a web page whose elements lie too deep in each other, as far as its tags tell."""
+    opened, deepest = 0, 0
+    for start in _find_tags(data):
+        opened += -1 if data[start + 1 : start + 2] == b"/" else 1
+        deepest = max(deepest, opened)
+    if deepest > MAX_OPEN_TAGS:
+        raise _too_deep()
+
+
+def _find_tags(data: bytes) -> Iterator[int]:
+    start = data.find(b"<")
+    while start >= 0:
+        yield start
+        start = data.find(b"<", start + 1)
+
+
+def _check_part(package: zipfile.ZipFile, name: str) -> None:
+    """Unpack the part, which checks its sum, and parse it if it is XML."""
+    parser, depth = (expat.ParserCreate() if name.lower().endswith(_XML) else None), 0
+
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise _too_deep()
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    if parser:
+        parser.StartElementHandler, parser.EndElementHandler = begin, end
+    is_empty = True
+    for chunk in _read(package, name):
+        is_empty = False
+        if parser:
+            parser.Parse(chunk)
+    if parser and not is_empty:
+        parser.Parse(b"", True)
+
+
+def _read(package: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    with package.open(name) as part:
+        while chunk := part.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _too_deep() -> SourceError:
+    message = f"its elements lie over {MAX_DEPTH} deep in each other; {SAVE_AGAIN}"
+    return SourceError(Code.SOURCE_TOO_LARGE, message)
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Raise SourceError DAMAGED for what zipfile, zlib and expat raise for a damaged archive."""
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, KeyError, ValueError) as error:
+        raise SourceError(Code.DAMAGED, f"its archive is damaged: {type(error).__name__}; {SAVE_AGAIN}") from error
+    except expat.ExpatError as error:
+        raise SourceError(Code.DAMAGED, f"its XML is damaged: {error}; {SAVE_AGAIN}") from error

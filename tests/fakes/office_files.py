@@ -1,0 +1,202 @@
+"""Office files and books as other programs write them, each with the same sentence and table, and hostile ones."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import docx
+import openpyxl
+import pptx
+from pptx.util import Inches
+
+SENTENCE = "The first pump was built in 1891 and rebuilt in 1934."
+TABLE = (
+    ("Pump", "Built in the year", "Litres per day"),
+    ("North of the old water works", "1891", "1234567890.25"),
+    ("South", "1934", "88000"),
+)
+ENCRYPTED = Path(__file__).parent / "office"  # files with the password "open"
+_IMAGE_RELATION = 'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/image"'
+
+
+def make_docx() -> bytes:
+    document = docx.Document()
+    document.add_heading("Annual report", 1)
+    document.add_paragraph(SENTENCE)
+    table = document.add_table(rows=len(TABLE), cols=len(TABLE[0]))
+    table.style = "Table Grid"
+    for row, texts in zip(table.rows, TABLE, strict=True):
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    return _save(document.save)
+
+
+def make_xlsx() -> bytes:
+    book = openpyxl.Workbook()
+    for row in TABLE:
+        book.active.append([float(text) if text.replace(".", "").isdigit() else text for text in row])
+    book.active["A10"] = SENTENCE
+    book.active.print_area = "A1:B2"  # which says what to print, not what the sheet holds
+    return _save(book.save)
+
+
+def make_pptx() -> bytes:
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[5])
+    slide.shapes.title.text = "Annual report"
+    text = slide.shapes.add_textbox(Inches(1), Inches(1.6), Inches(8), Inches(0.5))
+    text.text_frame.text = SENTENCE
+    frame = slide.shapes.add_table(len(TABLE), len(TABLE[0]), Inches(1), Inches(2.5), Inches(8), Inches(2))
+    for row, texts in zip(frame.table.rows, TABLE, strict=True):
+        for cell, value in zip(row.cells, texts, strict=True):
+            cell.text = value
+    return _save(deck.save)
+
+
+def make_odf(kind: str, body: str = "") -> bytes:
+    """A `text`, `spreadsheet` or `presentation` with the sentence, or with another body."""
+    paragraph = f"<text:p>{SENTENCE}</text:p>"
+    bodies = {
+        "text": paragraph,
+        "spreadsheet": f"<table:table><table:table-row><table:table-cell office:value-type='string'>{paragraph}"
+        "</table:table-cell></table:table-row></table:table>",
+        "presentation": "<draw:page><draw:frame svg:x='2cm' svg:y='2cm' svg:width='20cm' svg:height='4cm'>"
+        f"<draw:text-box>{paragraph}</draw:text-box></draw:frame></draw:page>",
+    }
+    names = {
+        name: f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0" for name in ("office", "text", "table", "manifest")
+    }
+    names |= {"draw": "urn:oasis:names:tc:opendocument:xmlns:drawing:1.0", "xlink": "http://www.w3.org/1999/xlink"}
+    names |= {"svg": "urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0"}
+    names |= {"script": "urn:oasis:names:tc:opendocument:xmlns:script:1.0"}
+    spaces = " ".join(f'xmlns:{name}="{uri}"' for name, uri in names.items())
+    mime = f"application/vnd.oasis.opendocument.{kind}"
+    entry = '<manifest:file-entry manifest:full-path="{}" manifest:media-type="{}"/>'
+    parts = {
+        "mimetype": mime,
+        "META-INF/manifest.xml": f"<manifest:manifest {spaces}>{entry.format('/', mime)}"
+        f"{entry.format('content.xml', 'text/xml')}</manifest:manifest>",
+        "content.xml": f'<office:document-content {spaces} office:version="1.2"><office:body><office:{kind}>'
+        f"{body or bodies[kind]}</office:{kind}></office:body></office:document-content>",
+    }
+    return pack(parts)
+
+
+def make_epub(encrypted: bool = False) -> bytes:
+    container = '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles><rootfile '
+    page = f"<html xmlns='http://www.w3.org/1999/xhtml'><body><h1>One</h1><p>{SENTENCE}</p></body></html>"
+    parts = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": f'{container}full-path="book.opf" '
+        'media-type="application/oebps-package+xml"/></rootfiles></container>',
+        "book.opf": '<package xmlns="http://www.idpf.org/2007/opf" version="2.0"><metadata '
+        'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Pumps</dc:title></metadata><manifest><item id="a" '
+        'href="a.xhtml" media-type="application/xhtml+xml"/></manifest><spine><itemref idref="a"/></spine></package>',
+        "a.xhtml": page,
+    }
+    return pack(parts | ({"META-INF/rights.xml": "<rights/>"} if encrypted else {}))
+
+
+def make_html(body: str = "") -> bytes:
+    return f"<!DOCTYPE html><html><body><p>{SENTENCE} Größe</p>{body}</body></html>".encode()
+
+
+def make_rtf(body: str = "") -> bytes:
+    return rf"{{\rtf1\ansi\deff0{{\fonttbl{{\f0 Arial;}}}}\f0 {SENTENCE}\par {body}}}".encode()
+
+
+MAKERS: dict[str, Callable[[], bytes]] = {
+    "docx": make_docx,
+    "pptx": make_pptx,
+    "xlsx": make_xlsx,
+    "odt": lambda: make_odf("text"),
+    "odp": lambda: make_odf("presentation"),
+    "ods": lambda: make_odf("spreadsheet"),
+    "rtf": make_rtf,
+    "html": make_html,
+    "epub": make_epub,
+}
+PACKAGES = ("docx", "pptx", "xlsx", "odt", "odp", "ods", "epub")  # those that are ZIP archives
+
+
+def link_image(data: bytes, address: str) -> bytes:
+    """The docx with a picture that lies elsewhere."""
+    relation = f'<Relationship Id="rId99" {_IMAGE_RELATION} Target="{address}" TargetMode="External"/>'
+    drawing = (
+        '<w:p><w:r><w:pict xmlns:v="urn:schemas-microsoft-com:vml"><v:shape style="width:100pt;height:100pt">'
+        '<v:imagedata r:id="rId99" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"/>'
+        "</v:shape></w:pict></w:r></w:p><w:sectPr"
+    )
+    return repack(
+        data,
+        {
+            "word/_rels/document.xml.rels": lambda text: text.replace(
+                "</Relationships>", f"{relation}</Relationships>"
+            ),
+            "word/document.xml": lambda text: text.replace("<w:sectPr", drawing, 1),
+        },
+    )
+
+
+def declare_size(data: bytes, size: int) -> bytes:
+    """The archive whose directory says that its first part has so many bytes unpacked."""
+    start = data.index(b"PK\x01\x02") + 24
+    return data[:start] + struct.pack("<I", size) + data[start + 4 :]
+
+
+def add_parts(data: bytes, parts: Mapping[str, str]) -> bytes:
+    """The archive with more parts; those of ODF are named in its manifest."""
+    with zipfile.ZipFile(io.BytesIO(data)) as package:
+        known = {name: package.read(name) for name in package.namelist()}
+    entries = "".join(
+        f'<manifest:file-entry manifest:full-path="{name}" manifest:media-type="text/xml"/>' for name in parts
+    )
+    manifest = known["META-INF/manifest.xml"].decode()
+    known["META-INF/manifest.xml"] = manifest.replace("</manifest:manifest>", f"{entries}</manifest:manifest>").encode()
+    return pack(known | {name: text.encode() for name, text in parts.items()})
+
+
+def make_library(module: str, code: str) -> dict[str, str]:
+    """The parts of a library of macros in ODF with one module."""
+    head = 'xmlns:library="http://openoffice.org/2000/library" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return {
+        "Basic/script-lc.xml": f'<library:libraries {head}><library:library library:name="Standard" '
+        'library:link="false"/></library:libraries>',
+        "Basic/Standard/script-lb.xml": f'<library:library {head} library:name="Standard" library:readonly="false" '
+        f'library:passwordprotected="false"><library:element library:name="{module}"/></library:library>',
+        f"Basic/Standard/{module}.xml": '<script:module xmlns:script="http://openoffice.org/2000/script" '
+        f'script:name="{module}" script:language="StarBasic">{code}</script:module>',
+    }
+
+
+def nest(data: bytes, depth: int) -> bytes:
+    """The archive with a part of XML whose elements lie so deep in each other."""
+    output = io.BytesIO(data)
+    with zipfile.ZipFile(output, "a") as package:
+        package.writestr("deep.xml", "<a>" * depth + "</a>" * depth)
+    return output.getvalue()
+
+
+def repack(data: bytes, changes: Mapping[str, Callable[[str], str]]) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as package:
+        parts = {name: package.read(name) for name in package.namelist()}
+    return pack({name: changes[name](text.decode()) if name in changes else text for name, text in parts.items()})
+
+
+def pack(parts: Mapping[str, str | bytes]) -> bytes:
+    """A ZIP archive; its first part is not compressed, as ODF and EPUB demand of their type."""
+    output = io.BytesIO()
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as package:
+        for number, (name, data) in enumerate(parts.items()):
+            package.writestr(name, data, zipfile.ZIP_DEFLATED if number else zipfile.ZIP_STORED)
+    return output.getvalue()
+
+
+def _save(save: Callable[[io.BytesIO], object]) -> bytes:
+    output = io.BytesIO()
+    save(output)
+    return output.getvalue()

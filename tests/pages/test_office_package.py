@@ -1,0 +1,74 @@
+"""Archives of office files and books, checked before a program opens them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import office_files
+from tests.fakes.office_files import MAKERS, PACKAGES
+from twopass.errors import Code, SourceError
+from twopass.pages import office_package
+from twopass.pages.office_package import MAX_DEPTH, MAX_OPEN_TAGS, MAX_UNPACKED_BYTES
+
+
+@pytest.mark.parametrize("kind", PACKAGES)
+def test_an_archive_of_every_kind_passes(tmp_path: Path, kind: str) -> None:
+    """What other programs write is neither damaged nor encrypted."""
+    (tmp_path / "file").write_bytes(MAKERS[kind]())
+
+    assert not office_package.check(str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("kind", PACKAGES)
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (lambda data: data[: len(data) // 2], Code.DAMAGED),
+        (lambda data: data[:60] + bytes(byte ^ 255 for byte in data[60:80]) + data[80:], Code.DAMAGED),
+        (lambda data: office_files.nest(data, MAX_DEPTH + 1), Code.SOURCE_TOO_LARGE),
+    ],
+    ids=["cut off", "overwritten", "nested"],
+)
+def test_a_damaged_archive_is_refused(tmp_path: Path, kind: str, damage: object, code: Code) -> None:
+    """LibreOffice would show what is left of it."""
+    assert callable(damage)
+    (tmp_path / "file").write_bytes(damage(MAKERS[kind]()))
+
+    with pytest.raises(SourceError) as caught:
+        office_package.check(str(tmp_path / "file"))
+    assert caught.value.code is code
+
+
+def test_xml_that_ends_too_early_is_damage(tmp_path: Path) -> None:
+    """An archive whose sums are right may hold a text that was cut off."""
+    data = office_files.repack(MAKERS["docx"](), {"word/document.xml": lambda text: text[: len(text) // 2]})
+    (tmp_path / "file").write_bytes(data)
+
+    with pytest.raises(SourceError, match="DAMAGED: its XML"):
+        office_package.check(str(tmp_path / "file"))
+
+
+def test_a_bomb_is_refused_unpacked(tmp_path: Path) -> None:
+    """A file of one megabyte that would fill the disk is refused by what its directory says."""
+    (tmp_path / "file").write_bytes(office_files.declare_size(MAKERS["docx"](), MAX_UNPACKED_BYTES + 1))
+
+    with pytest.raises(SourceError, match="SOURCE_TOO_LARGE: unpacked"):
+        office_package.check(str(tmp_path / "file"))
+
+
+def test_a_protected_book_is_encrypted(tmp_path: Path) -> None:
+    """Digital rights management has no password."""
+    (tmp_path / "file").write_bytes(office_files.make_epub(encrypted=True))
+
+    with pytest.raises(SourceError, match="ENCRYPTED: it is protected"):
+        office_package.check(str(tmp_path / "file"))
+
+
+def test_web_pages_may_leave_tags_open() -> None:
+    """Thousands of tags that are not closed are usual; more would end LibreOffice."""
+    office_package.check_depth(b"<p>text<br>" * (MAX_OPEN_TAGS // 2))
+
+    with pytest.raises(SourceError, match="SOURCE_TOO_LARGE"):
+        office_package.check_depth(b"<div>" * (MAX_OPEN_TAGS + 1))

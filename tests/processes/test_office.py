@@ -1,0 +1,174 @@
+"""Office files with the real LibreOffice: what they say survives, and nothing that they ask for is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import unicodedata
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import office_files
+from tests.fakes.office_files import MAKERS, SENTENCE, TABLE
+from tests.fakes.source_files import SourceReader
+from twopass.errors import Code, SourceError, TwopassError, WorkerDied
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
+from twopass.settings import Settings
+from twopass.steps import render
+
+SECRET = "do-not-read-me"
+
+
+@pytest.fixture
+def reader(tmp_path: Path, page_pool: PagePool, buffers: PixelBufferPool) -> SourceReader:
+    return SourceReader(tmp_path, page_pool, buffers, Settings())
+
+
+async def read_words(reader: SourceReader, data: bytes, kind: str, **fields: Any) -> list[str]:
+    """The words of all pages of the PDF that the file becomes."""
+    words: list[str] = []
+    async with reader.open(data, f"file.{kind}", **fields) as file:
+        for number in range(1, file.info.page_count + 1):
+            async with render.page(file, number, 72, 2_000_000, reader.page_pool, reader.buffers) as page:
+                words += page.words.texts
+    return words
+
+
+def test_text_and_tables_survive_word_by_word_and_cell_by_cell(tmp_path: Path) -> None:
+    """A document, slides and a workbook are read as PDFs are; their name and type stay, and nothing is read twice."""
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    for kind in ("docx", "pptx", "xlsx"):
+        (inbox / f"pumps.{kind}").write_bytes(MAKERS[kind]())
+    command = [sys.executable, "-m", "twopass.cli", "read", "inbox", "--output", "out", "--json"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PAGE_WORKERS": "1"}
+
+    first, second = (
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        for _ in range(2)
+    )
+
+    assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr
+    found = {}
+    for path in (tmp_path / "out").glob("*/document.json"):
+        document = json.loads(path.read_text())
+        kind = document["source"]["uri"].rpartition(".")[2]
+        tables = [element["table"] for element in document["elements"] if element["table"]]
+        found[kind] = [[cell["text"] for cell in table["cells"]] for table in tables]
+        assert SENTENCE in re.sub(r"\s+", " ", path.with_name("document.md").read_text()), kind
+        assert document["source"]["mime"].startswith("application/vnd.openxmlformats"), kind
+        assert document["run"]["options"]["converter"].startswith("LibreOffice "), kind
+    expected = [text for row in TABLE for text in row]
+    assert {kind: any(expected == texts for texts in tables) for kind, tables in found.items()} == dict.fromkeys(
+        ("docx", "pptx", "xlsx"), True
+    ), found
+    assert len(re.findall(r'"pages_read_now": ?0', second.stdout)) >= 3, second.stdout
+
+
+@pytest.mark.parametrize("kind", sorted(MAKERS))
+async def test_every_kind_becomes_pages(reader: SourceReader, kind: str) -> None:
+    """Every word of the text and every cell of the sheet is on the pages, whatever the file's print area and widths."""
+    words = [unicodedata.normalize("NFKC", word) for word in await read_words(reader, MAKERS[kind](), kind)]
+
+    assert set(SENTENCE.split()) <= set(words)
+    if kind == "xlsx":
+        assert {word for row in TABLE for text in row for word in text.split()} <= set(words)
+    if kind == "html":
+        assert "Größe" in words
+
+
+@pytest.mark.parametrize("kind", ["docx", "html", "odt"])
+@pytest.mark.parametrize("place", ["http", "file"])
+async def test_nothing_that_a_file_links_to_is_loaded(
+    reader: SourceReader, tmp_path: Path, kind: str, place: str
+) -> None:
+    """A linked image is asked of no server, and a file of this machine is not shown."""
+    (tmp_path / "secret.txt").write_text(SECRET)
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/a.png"
+        address = address if place == "http" else (tmp_path / "secret.txt").as_uri()
+        section = f'<text:section text:name="s"><text:section-source xlink:href="{address}"/></text:section>'
+        frame = f'<draw:frame svg:width="3cm" svg:height="3cm"><draw:image xlink:href="{address}"/></draw:frame>'
+        data = {
+            "docx": office_files.link_image(MAKERS["docx"](), address),
+            "html": office_files.make_html(f'<img src="{address}"><iframe src="{address}"></iframe>'),
+            "odt": office_files.make_odf("text", f"<text:p>{SENTENCE}{frame}</text:p>{section}"),
+        }[kind]
+
+        words = await read_words(reader, data, kind)
+
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert set(SENTENCE.split()) <= set(words)
+    assert SECRET not in words
+
+
+async def test_macros_do_not_run(reader: SourceReader, tmp_path: Path) -> None:
+    """A macro that a document starts when it is opened is not started."""
+    written = Path("/tmp") / f"macro-{tmp_path.name}"
+    listener = (
+        '<script:event-listener script:language="ooo:script" script:event-name="dom:load" '
+        'xlink:href="vnd.sun.star.script:Standard.M.Main?language=Basic&amp;location=document"/>'
+    )
+    module = f'Sub Main\nOpen "{written}" For Output As #1\nClose #1\nEnd Sub'
+    data = office_files.repack(
+        MAKERS["odt"](),
+        {
+            "content.xml": lambda text: text.replace(
+                "<office:body>", f"<office:scripts><office:event-listeners>{listener}</office:event-listeners>"
+                "</office:scripts><office:body>",
+            )
+        },
+    )  # fmt: skip
+    data = office_files.add_parts(data, office_files.make_library("M", module))
+
+    assert set(SENTENCE.split()) <= set(await read_words(reader, data, "odt"))
+    assert not written.exists()
+
+
+@pytest.mark.parametrize("kind", ["docx", "odt"])
+@pytest.mark.parametrize(("password", "code"), [("", Code.ENCRYPTED), ("no", Code.ENCRYPTED), ("open", None)])
+async def test_an_encrypted_file_opens_with_its_password(
+    reader: SourceReader, kind: str, password: str, code: Code | None
+) -> None:
+    """Without a password and with a wrong one, the error says what to do."""
+    data = (office_files.ENCRYPTED / f"encrypted.{kind}").read_bytes()
+    fields = {"password": password} if password else {}
+
+    if code:
+        with pytest.raises(SourceError, match=r"wrong|send its password") as caught:
+            await read_words(reader, data, kind, **fields)
+        assert caught.value.code is code
+    else:
+        assert "1891." in await read_words(reader, data, kind, **fields)
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"worker_memory_bytes": 32 << 20}, Code.RENDER_MEMORY),
+        ({"worker_timeout_s": 1.0}, Code.RENDER_TIMEOUT),
+        ({"max_source_bytes": 4_000}, Code.SOURCE_TOO_LARGE),
+    ],
+)
+async def test_a_conversion_has_limits(reader: SourceReader, limits: dict[str, float], code: Code) -> None:
+    """LibreOffice is ended when it takes more memory, processor time or disk than the settings allow."""
+    row = "<table:table-row>" + "<table:table-cell><text:p>x</text:p></table:table-cell>" * 20 + "</table:table-row>"
+    data = office_files.make_odf("text", f"<table:table>{row * 1000}</table:table>")
+    limited = replace(reader, settings=reader.settings.model_copy(update=limits))
+
+    with pytest.raises((SourceError, WorkerDied)) as caught:
+        await read_words(limited, data, "odt")
+
+    assert caught.value.code is code
+    assert isinstance(caught.value, TwopassError)
