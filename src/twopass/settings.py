@@ -281,8 +281,8 @@ class SourceSettings(BaseSettings):
     max_image_pixels: int = Field(
         default=250_000_000,
         gt=0,
-        description="image files with more pixels are rejected unopened; 250 million take up to 1.7 GB of memory. WebP "
-        "and JPEG 2000, which take four times that, are read up to 150 million",
+        description="image files with more pixels are rejected unopened; 250 million take up to 1.7 GB of memory. "
+        "WebP, JPEG 2000, AVIF and HEIC, which take more, are read up to 150 million",
     )
     min_free_disk_bytes: int = Field(
         default=1024 * MEGABYTE, ge=0, description="a worker with less free disk does not serve"

@@ -19,7 +19,7 @@ TABLE = (
     ("North of the old water works", "1891", "1234567890.25"),
     ("South", "1934", "88000"),
 )
-ENCRYPTED = Path(__file__).parent / "office"  # files with the password "open"
+ENCRYPTED = Path(__file__).parent / "files"  # those with the password "open"
 _IMAGE_RELATION = 'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/image"'
 
 
@@ -39,7 +39,7 @@ def make_xlsx() -> bytes:
     book = openpyxl.Workbook()
     for row in TABLE:
         book.active.append([float(text) if text.replace(".", "").isdigit() else text for text in row])
-    book.active["A10"] = SENTENCE
+    book.create_sheet("Notes")["A1"] = SENTENCE
     book.active.print_area = "A1:B2"  # which says what to print, not what the sheet holds
     return _save(book.save)
 

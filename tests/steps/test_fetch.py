@@ -20,6 +20,8 @@ from twopass.job import EntryPoint, Job
 from twopass.steps import fetch
 from twopass.storage.sources import Sources
 
+HEIC = Path(__file__).parents[1] / "fakes" / "files" / "rectangle.heic"  # nothing that is installed can write one
+
 
 @pytest.mark.parametrize(
     ("data", "mime"),
@@ -30,8 +32,16 @@ from twopass.storage.sources import Sources
         (make_image("JPEG"), "image/jpeg"),
         (make_image("WEBP"), "image/webp"),
         (make_image("TIFF"), "image/tiff"),
+        (make_image("BMP"), "image/bmp"),
+        (make_image("GIF"), "image/gif"),
+        (make_image("JPEG2000"), "image/jp2"),
+        (make_image("JPEG2000", no_jp2=True), "image/jp2"),
+        (make_image("AVIF"), "image/avif"),
+        (HEIC.read_bytes(), "image/heic"),
     ],
-    ids=["pdf", "pdf-late-header", "png", "jpeg", "webp", "tiff"],
+    ids=[
+        *("pdf", "pdf-late-header", "png", "jpeg", "webp", "tiff", "bmp", "gif", "jp2", "j2k", "avif", "heic"),
+    ],
 )
 async def test_the_type_is_detected_from_the_content(source_reader: SourceReader, data: bytes, mime: str) -> None:
     """A file's name does not matter: every supported type is read from a file called .bin and can be rendered."""
@@ -80,7 +90,7 @@ async def test_a_pdf_that_mupdf_repairs_is_read(source_reader: SourceReader, lea
     [
         (b"<!DOCTYPE html><html><body>Log in</body></html>", "but a web page; check that its address needs no login"),
         (b"<html>Log in</html>\nstartxref\n0\n%%EOF", "is a file of another type"),
-        (b"plain text", "not a PDF, PNG, JPEG, WebP, TIFF, docx"),
+        (b"plain text", "not a PDF, PNG, JPEG, WebP, TIFF, BMP"),
     ],
 )
 async def test_a_file_of_another_type_is_named_as_such(source_reader: SourceReader, data: bytes, message: str) -> None:
@@ -147,14 +157,45 @@ async def test_every_page_of_a_tiff_is_a_page(source_reader: SourceReader) -> No
         assert (rendered.pixels.width, rendered.pixels.height) == (60, 80)
 
 
-@pytest.mark.parametrize("kind", ["MPO", "WEBP", "PNG"])
-async def test_an_image_with_frames_is_one_page(source_reader: SourceReader, kind: str) -> None:
-    """The further frames of a phone's JPEG or of an animation are not pages."""
-    data = make_image(kind, save_all=True, append_images=[Image.new("RGB", (400, 200), "red")])
+async def test_the_further_frames_of_a_phones_jpeg_are_not_pages(source_reader: SourceReader) -> None:
+    """They are a depth map or a preview."""
+    data = make_image("MPO", save_all=True, append_images=[Image.new("RGB", (400, 200), "red")])
 
     async with source_reader.render(data) as rendered, source_reader.open(data, "b.bin") as file:
         assert file.info.page_count == 1
         assert rendered.pixels.array()[60, 80].max() < 60
+
+
+@pytest.mark.parametrize("kind", ["WEBP", "PNG", "GIF", "AVIF"])
+async def test_every_frame_of_an_animation_is_a_page(source_reader: SourceReader, kind: str) -> None:
+    """Nobody knows which of them matters."""
+    data = make_image(kind, save_all=True, append_images=[Image.new("RGB", (400, 200), "red")])
+
+    async with source_reader.render(data, number=2) as rendered, source_reader.open(data, "b.bin") as file:
+        assert file.info.page_count == 2
+        red, green, _ = rendered.pixels.array()[60, 80]
+        assert red > 200 > 60 > green
+
+
+async def test_an_animation_has_as_many_pages_as_any_document(source_reader: SourceReader) -> None:
+    """The limit of pages is that of frames."""
+    frames = [Image.new("L", (40, 20), 10 * number) for number in range(21)]
+    data = make_image("GIF", (40, 20), save_all=True, append_images=frames)
+
+    with pytest.raises(SourceError, match="SOURCE_TOO_LARGE: 22 pages"):
+        async with source_reader.open(data):
+            pass
+
+
+@pytest.mark.parametrize("kind", ["WEBP", "GIF", "BMP", "JPEG2000", "AVIF", "HEIC"])
+async def test_a_damaged_image_ends_in_its_code(source_reader: SourceReader, kind: str) -> None:
+    """Half of a file is refused, or its page fails and says why."""
+    data = HEIC.read_bytes() if kind == "HEIC" else make_image(kind, (400, 400))
+
+    with pytest.raises(SourceError) as caught:
+        async with source_reader.render(data[: len(data) // 2]):
+            pass
+    assert caught.value.code is Code.DAMAGED
 
 
 async def test_inline_data_is_a_source(tmp_path: Path, source_reader: SourceReader) -> None:

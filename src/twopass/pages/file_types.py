@@ -40,6 +40,10 @@ RTF = FileType("application/rtf", (".rtf",), Converter.LIBREOFFICE, "Rich Text F
 EPUB = FileType("application/epub+zip", (".epub",), Converter.MUPDF)
 _PNG, _JPEG = FileType("image/png", (".png",)), FileType("image/jpeg", (".jpg", ".jpeg"))
 _WEBP, _TIFF = FileType("image/webp", (".webp",)), FileType("image/tiff", (".tif", ".tiff"))
+_BMP, _GIF = FileType("image/bmp", (".bmp", ".dib")), FileType("image/gif", (".gif",))
+_JPEG_2000 = FileType("image/jp2", (".jp2", ".j2k", ".jpx"))
+_HEIC, _AVIF = FileType("image/heic", (".heic", ".heif")), FileType("image/avif", (".avif",))
+_IMAGES = (_PNG, _JPEG, _WEBP, _TIFF, _BMP, _GIF, _JPEG_2000, _HEIC, _AVIF)
 _OPENXML = "openxmlformats-officedocument"
 _OOXML = {  # by the folder of their parts
     b"word": _office(f"{_OPENXML}.wordprocessingml.document", ".docx", "MS Word 2007 XML"),
@@ -51,10 +55,12 @@ _ODF = (
     _office("oasis.opendocument.presentation", ".odp", "impress8"),
     _office("oasis.opendocument.spreadsheet", ".ods", "calc8"),
 )
-TYPES = (PDF, _PNG, _JPEG, _WEBP, _TIFF, *_OOXML.values(), *_ODF, RTF, HTML, EPUB)
+TYPES = (PDF, *_IMAGES, *_OOXML.values(), *_ODF, RTF, HTML, EPUB)
 _BY_SUFFIX = {suffix: kind for kind in TYPES for suffix in kind.suffixes}
 IN_FOLDERS = frozenset(_BY_SUFFIX) - set(HTML.suffixes)  # a folder's web pages are seldom what somebody wants to read
-NAMES = "PDF, PNG, JPEG, WebP, TIFF, docx, pptx, xlsx, odt, odp, ods, RTF, HTML or EPUB"
+NAMES = (
+    "PDF, PNG, JPEG, WebP, TIFF, BMP, GIF, JPEG 2000, HEIC, AVIF, docx, pptx, xlsx, odt, odp, ods, RTF, HTML or EPUB"
+)
 
 _HEAD_BYTES = 1024  # PDF readers accept other data before the header up to here
 _TAIL_BYTES = 1024  # and other data after the end
@@ -67,12 +73,26 @@ _MAGIC = (
     (b"MM\x00*", _TIFF),
     (b"II+\x00", _TIFF),
     (b"MM\x00+", _TIFF),
+    (b"GIF87a", _GIF),
+    (b"GIF89a", _GIF),
+    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", _JPEG_2000),
+    (b"\xff\x4f\xff\x51", _JPEG_2000),  # without a container
     (b"{\\rtf", RTF),
 )
 _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OOXML_PART = re.compile(rb"PK\x01\x02.{42}(word|ppt|xl)/", re.DOTALL)  # an entry of the directory
 _STORED_TYPE = re.compile(rb"PK\x03\x04.{26}mimetype([a-z.+/-]+)", re.DOTALL)  # the first entry of ODF and EPUB
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")  # a name in the directory of an OLE file
+_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # bytes of the header that follows that of the file
+_BRANDS = {
+    b"avif": _AVIF,
+    b"avis": _AVIF,
+    b"heic": _HEIC,
+    b"heix": _HEIC,
+    b"heim": _HEIC,
+    b"hevc": _HEIC,
+    b"hevx": _HEIC,
+}
 _HTML_STARTS = (b"<!doctype html", b"<html")
 
 
@@ -118,7 +138,16 @@ def _detect_by_start(head: bytes, tail: bytes) -> FileType | None:
         return _WEBP
     if head.startswith(_ZIP):
         return _detect_in_zip(head, tail)
-    return None
+    if head[4:8] == b"ftyp":
+        return _detect_brand(head[: int.from_bytes(head[:4], "big")])
+    is_bmp = head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in _BMP_HEADERS
+    return _BMP if is_bmp else None
+
+
+def _detect_brand(box: bytes) -> FileType | None:
+    """The type of a file in the container of MP4, by its brands; the first is the file's own."""
+    brands = (box[start : start + 4] for start in (8, *range(16, len(box), 4)))
+    return next((_BRANDS[brand] for brand in brands if brand in _BRANDS), None)
 
 
 def _detect_in_zip(head: bytes, tail: bytes) -> FileType | None:

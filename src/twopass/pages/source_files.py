@@ -23,8 +23,15 @@ from twopass.pages import damage, file_types, optional_content
 DEFAULT_IMAGE_DPI = 144.0  # of an image that states no resolution
 MAX_OPEN_FILES = 2  # a page worker renders many pages of one file, and two jobs share the worker
 LAYOUT_PACKAGES = {"pymupdf.layout", "pymupdf4llm"}  # loading them takes 0.8 s and 35 MB
-COSTLY_FORMATS = ("WEBP", "JPXDecode")  # decoded to 16 bytes per pixel, where other formats take 4 or fewer
+COSTLY_FORMATS = (
+    "WEBP",
+    "JPEG2000",
+    "AVIF",
+    "HEIF",
+    "JPXDecode",
+)  # decoded to 16 bytes per pixel, where other formats take 4 or fewer
 MAX_COSTLY_PIXELS = 150_000_000  # of an image in one of them, which takes 2.4 GB; A0 at 300 dpi has 139 million
+_FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "JPEG2000", "AVIF", "HEIF")  # of Pillow and of pi-heif
 FULL_IMAGE_SHARE = 0.7  # of the page: an image this large is a scan of the page
 MIN_DPI, MAX_DPI = 30, 2400  # a stated resolution outside this range is a default or an error
 ORIENTATION = 0x0112  # a field of EXIF
@@ -305,13 +312,28 @@ def open_image(path: str, limit: int) -> Iterator[Any]:
 
     Image.MAX_IMAGE_PIXELS = None  # our own limit is checked below, and its error names our setting
     try:
-        with Image.open(path, formats=("PNG", "JPEG", "WEBP", "TIFF")) as image:
+        _register_heif(path)
+        with Image.open(path, formats=_FORMATS) as image:
             check_pixel_limit(image.size, limit)
             _check_costly_format(image.format, image.size)
             yield image
     except PILLOW_ERRORS as error:
         message = f"the image cannot be read: {_clean_message(error, path)}; {SAVE_AGAIN}"
         raise SourceError(Code.DAMAGED, message) from error
+
+
+def _register_heif(path: str) -> None:
+    """Teach Pillow HEIC, if the file may be one: few are."""
+    with open(path, "rb") as file:
+        if file.read(8)[4:] == b"ftyp":
+            import pi_heif
+
+            pi_heif.register_heif_opener(thumbnails=False)
+
+
+def count_frames(image: Any) -> int:
+    """How many pages the image has. Further frames of a phone's JPEG (MPO) are a depth map or a preview."""
+    return 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
 
 
 def check_pixel_limit(size: tuple[int, int], limit: int) -> None:
@@ -322,7 +344,7 @@ def check_pixel_limit(size: tuple[int, int], limit: int) -> None:
 
 def _check_costly_format(name: str | None, size: tuple[int, int]) -> None:
     if name in COSTLY_FORMATS and size[0] * size[1] > MAX_COSTLY_PIXELS:
-        message = f"an image of {size[0]} × {size[1]} pixels, and in WebP or JPEG 2000 at most"
+        message = f"an image of {size[0]} × {size[1]} pixels, and in WebP, JPEG 2000, AVIF or HEIC at most"
         message += f" {MAX_COSTLY_PIXELS // 1_000_000} million are read; scale it down or use another format"
         raise SourceError(Code.SOURCE_TOO_LARGE, message)
 

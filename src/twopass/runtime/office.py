@@ -58,6 +58,7 @@ def require_version(path: str | None = None) -> str:
 def convert(source: str, target: str, kind: FileType, password: str | None, limits: ConversionLimits) -> None:
     """Convert the source to the PDF `target`, whose folder is used for all else. Raises SourceError and WorkerDied."""
     folder = Path(target).parent / "office"
+    shutil.rmtree(folder, ignore_errors=True)  # of a page worker that died
     shutil.copytree(_PROFILE, folder / "profile" / "user")
     named = folder / f"source{kind.suffixes[0]}"
     is_encrypted = _take_in(Path(source), named, kind)

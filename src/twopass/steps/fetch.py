@@ -22,6 +22,7 @@ from twopass.pages.source_files import (
     CheckedFile,
     PageSize,
     check_pixel_limit,
+    count_frames,
     get_displayed_size,
     get_dpi,
     open_image,
@@ -34,6 +35,8 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.storage import error_mapping
 from twopass.storage.sources import Sources
+
+_ANIMATIONS = ("GIF", "PNG", "WEBP", "AVIF")
 
 
 @dataclass(frozen=True)
@@ -181,10 +184,11 @@ def _to_iso_date(text: str | None) -> str | None:
 
 def _inspect_image(path: str, limits: Limits) -> Inspection:
     with open_image(path, limits.image_pixels) as image:
-        # Only a TIFF has pages; the frames of other formats are an animation, a depth map or a preview.
-        count = image.n_frames if image.format == "TIFF" else 1
+        count = count_frames(image)
         if count > limits.pages:
             raise SourceError(Code.SOURCE_TOO_LARGE, f"{count} pages; at most {limits.pages}: raise MAX_PAGES")
+        if image.format in _ANIMATIONS:  # whose frames have one size, and are decoded one after the other
+            return Inspection((_get_frame_size(image, 0, limits.image_pixels),) * count, Meta())
         return Inspection(tuple(_get_frame_size(image, index, limits.image_pixels) for index in range(count)), Meta())
 
 
