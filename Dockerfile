@@ -41,13 +41,13 @@ COPY requirements/run.txt /app/requirements/
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends \
     tesseract-ocr-kor tesseract-ocr-rus tesseract-ocr-ara tesseract-ocr-eng && rm -rf /var/lib/apt/lists/*
+RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
 # Office files: LibreOffice, with fonts that have the widths of Microsoft's; without them, lines end elsewhere.
 ARG OFFICE=0
 # hadolint ignore=DL3008
 RUN if [ "$OFFICE" = 1 ]; then apt-get update && apt-get install -y --no-install-recommends \
     libreoffice-writer libreoffice-calc libreoffice-impress \
     fonts-liberation fonts-crosextra-carlito fonts-crosextra-caladea && rm -rf /var/lib/apt/lists/*; fi
-RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
 WORKDIR /app
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
@@ -72,16 +72,16 @@ LABEL org.opencontainers.image.title="twopass" \
       org.opencontainers.image.description="Reads PDFs and scans with OCR models on vLLM, as a RunPod serverless worker" \
       org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0 AND AGPL-3.0-only"
+RUN --mount=type=bind,source=requirements,target=/requirements \
+    --mount=type=bind,source=scripts/bytecode.py,target=/bytecode.py \
+    python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt \
+    && python3 /bytecode.py # that of vLLM's image is missing; see the script
 # Office files: LibreOffice, with fonts that have the widths of Microsoft's; without them, lines end elsewhere.
 ARG OFFICE=0
 # hadolint ignore=DL3008
 RUN if [ "$OFFICE" = 1 ]; then apt-get update && apt-get install -y --no-install-recommends \
     libreoffice-writer libreoffice-calc libreoffice-impress \
     fonts-liberation fonts-crosextra-carlito fonts-crosextra-caladea && rm -rf /var/lib/apt/lists/*; fi
-RUN --mount=type=bind,source=requirements,target=/requirements \
-    --mount=type=bind,source=scripts/bytecode.py,target=/bytecode.py \
-    python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt \
-    && python3 /bytecode.py # that of vLLM's image is missing; see the script
 # Kernels that vLLM compiled before, if there are any: see caches/README.md.
 COPY caches /caches
 WORKDIR /app

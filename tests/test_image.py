@@ -36,6 +36,7 @@ from twopass.engines.vllm.plugin import compatibility
 from twopass.job import EntryPoint, Job
 from twopass.models import DETECTOR, GPU_NAMES, MODELS, PAGE_PRESETS, WEIGHTS, Structure
 from twopass.pages import canary_images
+from twopass.runtime import office
 from twopass.settings import Settings
 from twopass.version import VERSION
 
@@ -166,12 +167,22 @@ def test_the_weights_stage_has_every_file_that_it_imports(tmp_path: Path) -> Non
 def test_layers_that_change_least_come_first() -> None:
     """Both images copy pins, then weights, then code, so that a change of code does not send the weights again."""
     gpu, cpu = find_stage("gpu-baked"), find_stage("cpu")
-    for lines, parts in ((gpu, ("image.txt", "--from=weights", "src", "ARG")), (cpu, ("run.txt", "-r", "src"))):
+    for lines, parts in ((gpu, ("image.txt", "--from=weights", "src", "ARG MODEL")), (cpu, ("run.txt", "-r", "src"))):
         places = [next(i for i, line in enumerate(lines) if part in line) for part in parts]
         assert places == sorted(places)
 
-    assert not [line for line in cpu if line.startswith("ARG")]  # a new value would invalidate all layers after it
+    assert [line for line in cpu if line.startswith("ARG")] == [
+        "ARG OFFICE=0"
+    ]  # a new value would invalidate all layers after it
     assert "find /models -exec touch" in read_text("Dockerfile")  # the same layer if fetched again
+
+
+def test_office_files_are_a_choice_of_the_build() -> None:
+    """All images install LibreOffice if asked, with the packages that the error without it names, and not otherwise."""
+    for name in ("cpu", "gpu", "gpu-baked"):
+        (install,) = (line for line in find_stage(name) if "libreoffice" in line)
+        assert install.startswith('RUN if [ "$OFFICE" = 1 ]; then apt-get update')
+        assert all(package in install for package in office.PACKAGES)
 
 
 def test_the_default_image_has_weights_and_the_other_does_not() -> None:
@@ -248,7 +259,7 @@ def test_the_images_weights_are_the_pinned_ones() -> None:
     """The build names a model and no revision, so that it gets the one that prompts and grammar were written for."""
     settings = Settings()
 
-    arguments = {name: value for name, value in find_arguments().items() if name != "VLLM_VERSION"}
+    arguments = {name: value for name, value in find_arguments().items() if name not in ("VLLM_VERSION", "OFFICE")}
     assert arguments == {"MODEL": settings.model, "STRUCTURE": settings.structure}
     assert not re.findall(r"[0-9a-f]{40}", read_text("Dockerfile"))
     for name in arguments:  # what is baked and verified is what the worker then looks for

@@ -22,12 +22,12 @@ _PROFILE = Path(__file__).with_name("office_profile")
 _COMMANDS = ("soffice", "libreoffice")
 _BINARY = "soffice.bin"  # without the script around it, which would be the process that is killed
 _VERSION_FILES = (("bootstraprc", r"ProductKey=(.+)"), ("versionrc", r"buildid=(.+)"))
-_PACKAGES = "libreoffice-writer, libreoffice-calc and libreoffice-impress"
+PACKAGES = ("libreoffice-writer", "libreoffice-calc", "libreoffice-impress")  # of Debian
 _OPTIONS = ("--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck", "macro:///Standard.Convert.Run")
 _RESTART = 81  # the exit status after it has set up a new profile
 _MAX_STARTS = 3
 _CHECK_INTERVAL_S = 0.05
-_TOO_LONG_SIGNALS = (24, 9)  # of processor time: SIGXCPU, and SIGKILL at the hard limit
+_TOO_LONG_SIGNAL = 9  # of processor time
 _TOO_LARGE_SIGNAL = 25  # SIGXFSZ
 _BOM = b"\xef\xbb\xbf"  # LibreOffice takes web pages without one for Windows-1252
 
@@ -50,8 +50,9 @@ def find_version(path: str | None = None) -> str | None:
 def require_version(path: str | None = None) -> str:
     """The same; raises SourceError without LibreOffice."""
     if (version := find_version(path)) is None:
-        message = f"reading office files needs LibreOffice: install Debian's packages {_PACKAGES}, or build the image"
-        raise SourceError(Code.SOURCE_UNSUPPORTED, f"{message} with --build-arg OFFICE=1, or save the file as PDF")
+        install = f"install Debian's packages {', '.join(PACKAGES)}, or build the image with --build-arg OFFICE=1"
+        message = f"reading office files needs LibreOffice: {install}, or save the file as PDF"
+        raise SourceError(Code.SOURCE_UNSUPPORTED, message)
     return version
 
 
@@ -144,7 +145,7 @@ def _check_end(status: int, limits: ConversionLimits) -> None:
     if status == NOT_CONFINED:
         message = "this machine's kernel cannot keep LibreOffice off the network (seccomp); convert the file to PDF"
         raise SourceError(Code.SOURCE_UNSUPPORTED, message)
-    if -status in _TOO_LONG_SIGNALS:
+    if -status == _TOO_LONG_SIGNAL:
         message = f"LibreOffice needs more than {limits.cpu_s:g} s of processor time; raise WORKER_TIMEOUT_S"
         raise WorkerDied(Code.RENDER_TIMEOUT, f"{message} or split the file")
     if -status == _TOO_LARGE_SIGNAL:

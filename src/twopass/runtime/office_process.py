@@ -19,7 +19,7 @@ NOT_CONFINED = 78  # the exit status where the machine has no means to deny it t
 def main() -> None:
     parent, cpu_s, file_bytes, *command = sys.argv[1:]
     parent_death.end_with_parent(int(parent))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s) + 1))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))  # SIGKILL: LibreOffice catches SIGXCPU
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(file_bytes), int(file_bytes)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
