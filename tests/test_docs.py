@@ -51,6 +51,10 @@ RUN_BY = {
     ".venv/bin/twopass submit papers --ray local --output read --workers 8": "tests/cluster/test_ray.py",
     ".venv/bin/twopass submit s3://bucket/papers/ --ray auto --output s3://bucket/read/"
     " --workers 64": "tests/cluster/test_ray.py",
+    ".venv/bin/python -m scripts.bench predict omnidocbench OmniDocBench"
+    " --output predictions/twopass": "tests/api/test_predictions.py",
+    ".venv/bin/python -m scripts.bench predict olmocr-bench olmOCR-bench/bench_data"
+    " --output olmOCR-bench/bench_data/twopass": "tests/api/test_predictions.py",
     ".venv/bin/twopass serve": "tests/server/conftest.py",
     "SERVE_API_KEY=$(openssl rand -hex 24)"
     " .venv/bin/twopass serve --host 0.0.0.0 --port 8000": "tests/server/conftest.py",
