@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ TABLE = (
     ("South", "1934", "88000"),
 )
 ENCRYPTED = Path(__file__).parent / "files"  # those with the password "open"
+_LINKED_FORMULA = '<f>WEBSERVICE("http://127.0.0.1:9/")</f><v>4711</v>'
 _IMAGE_RELATION = 'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/image"'
 
 
@@ -42,6 +44,15 @@ def make_xlsx() -> bytes:
     book.create_sheet("Notes")["A1"] = SENTENCE
     book.active.print_area = "A1:B2"  # which says what to print, not what the sheet holds
     return _save(book.save)
+
+
+def make_formulas() -> bytes:
+    """A workbook with two formulas: one whose value is stored and whose file is elsewhere, and one without a value."""
+    book = openpyxl.Workbook()
+    for value in ("=A2+1", 41, "=A2+2"):
+        book.active.append([value])
+    link = {"xl/worksheets/sheet1.xml": lambda text: re.sub(r"<f>A2\+1</f><v ?/?>(</v>)?", _LINKED_FORMULA, text)}
+    return repack(_save(book.save), link)
 
 
 def make_pptx() -> bytes:

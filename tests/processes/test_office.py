@@ -86,6 +86,11 @@ async def test_every_kind_becomes_pages(reader: SourceReader, kind: str) -> None
         assert "Größe" in words
 
 
+async def test_formulas_keep_the_values_that_were_stored(reader: SourceReader) -> None:
+    """What a formula asks elsewhere is not asked again; a formula that has no value is computed."""
+    assert await read_words(reader, office_files.make_formulas(), "xlsx") == ["4711", "41", "43"]
+
+
 @pytest.mark.parametrize("kind", ["docx", "html", "odt"])
 @pytest.mark.parametrize("place", ["http", "file"])
 async def test_nothing_that_a_file_links_to_is_loaded(
