@@ -83,7 +83,6 @@ def make_odf(kind: str, body: str = "") -> bytes:
     }
     names |= {"draw": "urn:oasis:names:tc:opendocument:xmlns:drawing:1.0", "xlink": "http://www.w3.org/1999/xlink"}
     names |= {"svg": "urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0"}
-    names |= {"script": "urn:oasis:names:tc:opendocument:xmlns:script:1.0"}
     spaces = " ".join(f'xmlns:{name}="{uri}"' for name, uri in names.items())
     mime = f"application/vnd.oasis.opendocument.{kind}"
     entry = '<manifest:file-entry manifest:full-path="{}" manifest:media-type="{}"/>'
@@ -138,9 +137,17 @@ def link_image(data: bytes, address: str) -> bytes:
     """The docx with a picture that lies elsewhere."""
     relation = f'<Relationship Id="rId99" {_IMAGE_RELATION} Target="{address}" TargetMode="External"/>'
     drawing = (
-        '<w:p><w:r><w:pict xmlns:v="urn:schemas-microsoft-com:vml"><v:shape style="width:100pt;height:100pt">'
-        '<v:imagedata r:id="rId99" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"/>'
-        "</v:shape></w:pict></w:r></w:p><w:sectPr"
+        '<w:p><w:r><w:drawing><wp:inline xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing">'
+        '<wp:extent cx="914400" cy="914400"/><wp:docPr id="9" name="a"/><a:graphic xmlns:a="'
+        'http://schemas.openxmlformats.org/drawingml/2006/main"><a:graphicData uri="'
+        'http://schemas.openxmlformats.org/drawingml/2006/picture"><pic:pic xmlns:pic="'
+        'http://schemas.openxmlformats.org/drawingml/2006/picture"><pic:nvPicPr><pic:cNvPr id="9" name="a"/>'
+        "<pic:cNvPicPr/>"
+        '</pic:nvPicPr><pic:blipFill><a:blip r:link="rId99" xmlns:r="'
+        'http://schemas.openxmlformats.org/officeDocument/2006/relationships"/><a:stretch><a:fillRect/></a:stretch>'
+        '</pic:blipFill><pic:spPr><a:xfrm><a:off x="0" y="0"/><a:ext cx="914400" cy="914400"/></a:xfrm>'
+        '<a:prstGeom prst="rect"/></pic:spPr></pic:pic></a:graphicData></a:graphic></wp:inline>'
+        "</w:drawing></w:r></w:p><w:sectPr"
     )
     return repack(
         data,
@@ -157,31 +164,6 @@ def declare_size(data: bytes, size: int) -> bytes:
     """The archive whose directory says that its first part has so many bytes unpacked."""
     start = data.index(b"PK\x01\x02") + 24
     return data[:start] + struct.pack("<I", size) + data[start + 4 :]
-
-
-def add_parts(data: bytes, parts: Mapping[str, str]) -> bytes:
-    """The archive with more parts; those of ODF are named in its manifest."""
-    with zipfile.ZipFile(io.BytesIO(data)) as package:
-        known = {name: package.read(name) for name in package.namelist()}
-    entries = "".join(
-        f'<manifest:file-entry manifest:full-path="{name}" manifest:media-type="text/xml"/>' for name in parts
-    )
-    manifest = known["META-INF/manifest.xml"].decode()
-    known["META-INF/manifest.xml"] = manifest.replace("</manifest:manifest>", f"{entries}</manifest:manifest>").encode()
-    return pack(known | {name: text.encode() for name, text in parts.items()})
-
-
-def make_library(module: str, code: str) -> dict[str, str]:
-    """The parts of a library of macros in ODF with one module."""
-    head = 'xmlns:library="http://openoffice.org/2000/library" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    return {
-        "Basic/script-lc.xml": f'<library:libraries {head}><library:library library:name="Standard" '
-        'library:link="false"/></library:libraries>',
-        "Basic/Standard/script-lb.xml": f'<library:library {head} library:name="Standard" library:readonly="false" '
-        f'library:passwordprotected="false"><library:element library:name="{module}"/></library:library>',
-        f"Basic/Standard/{module}.xml": '<script:module xmlns:script="http://openoffice.org/2000/script" '
-        f'script:name="{module}" script:language="StarBasic">{code}</script:module>',
-    }
 
 
 def nest(data: bytes, depth: int) -> bytes:

@@ -118,29 +118,6 @@ async def test_nothing_that_a_file_links_to_is_loaded(
     assert SECRET not in words
 
 
-async def test_macros_do_not_run(reader: SourceReader, tmp_path: Path) -> None:
-    """A macro that a document starts when it is opened is not started."""
-    written = Path("/tmp") / f"macro-{tmp_path.name}"
-    listener = (
-        '<script:event-listener script:language="ooo:script" script:event-name="dom:load" '
-        'xlink:href="vnd.sun.star.script:Standard.M.Main?language=Basic&amp;location=document"/>'
-    )
-    module = f'Sub Main\nOpen "{written}" For Output As #1\nClose #1\nEnd Sub'
-    data = office_files.repack(
-        MAKERS["odt"](),
-        {
-            "content.xml": lambda text: text.replace(
-                "<office:body>", f"<office:scripts><office:event-listeners>{listener}</office:event-listeners>"
-                "</office:scripts><office:body>",
-            )
-        },
-    )  # fmt: skip
-    data = office_files.add_parts(data, office_files.make_library("M", module))
-
-    assert set(SENTENCE.split()) <= set(await read_words(reader, data, "odt"))
-    assert not written.exists()
-
-
 @pytest.mark.parametrize("kind", ["docx", "odt"])
 @pytest.mark.parametrize(("password", "code"), [("", Code.ENCRYPTED), ("no", Code.ENCRYPTED), ("open", None)])
 async def test_an_encrypted_file_opens_with_its_password(
