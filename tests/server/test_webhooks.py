@@ -16,11 +16,12 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from tests.server.conftest import Server, build_pdf, run_server
-from twopass.errors import InvalidJob, InvalidSetting
+from twopass.errors import Code, InvalidJob, InvalidSetting, SourceError
 from twopass.runtime.retry import RetryPolicy
 from twopass.server.jobs import Notified, Record, State, now
 from twopass.server.webhooks import Webhooks, read_key
 from twopass.settings import Settings
+from twopass.storage import https
 
 SECRET = f"whsec_{base64.b64encode(b'a key of these tests, 32 bytes..').decode()}"
 PRIVATE = Settings(serve_webhook_secret=SECRET, allow_private_sources=True)
@@ -102,6 +103,9 @@ async def test_a_private_address_is_not_reached() -> None:
         assert await send(receiver.address.replace("http:", "https:"), settings) is Notified.FAILED
 
     assert receiver.received.empty()
+    with pytest.raises(SourceError) as caught:
+        await https.post("https://127.0.0.1:9/", b"{}", {}, allow_private=False)
+    assert caught.value.code is Code.SOURCE_DENIED  # by its address, before a connection
 
 
 @pytest.mark.parametrize(
