@@ -48,6 +48,7 @@ RUN_BY = {
     """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/processes/test_submit.py",
     ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/processes/test_submit.py",
     ".venv/bin/twopass read s3://bucket/papers/ --output s3://bucket/read/": "tests/processes/test_shared_output.py",
+    ".venv/bin/twopass read scans/ --formats pdf --output searchable": "tests/scans/test_searchable.py",
     ".venv/bin/twopass submit papers --ray local --output read --workers 8": "tests/cluster/test_ray.py",
     ".venv/bin/twopass submit s3://bucket/papers/ --ray auto --output s3://bucket/read/"
     " --workers 64": "tests/cluster/test_ray.py",

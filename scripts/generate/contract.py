@@ -169,6 +169,7 @@ While a job runs, this is the `output` of `GET /status/{{id}}` and the content o
 {{document id}}/
   document.json    DocJSON: see docs/docjson.schema.json
   document.md      markdown with <!-- page: N --> marks; right-to-left text in <div dir="rtl">
+  document.pdf     the pages with text that can be searched, if asked for; docs/formats.md has the other formats
   images/          crops of figures and tables
   pages/0001.json  one checkpoint per page; a repeated job reads only missing pages
   manifest.json    written last: if it exists, the document is complete

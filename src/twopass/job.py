@@ -94,6 +94,7 @@ class Format(StrEnum):
     CHUNKS = "chunks"
     DOCLING = "docling"
     MINERU = "mineru"
+    PDF = "pdf"
     ZIP = "zip"
 
 
@@ -102,7 +103,7 @@ _OPTION_FORMATS = {
     "markdown": frozenset({Format.MARKDOWN, Format.HTML, Format.ZIP}),
     "chunks": frozenset({Format.CHUNKS}),
     "furniture": frozenset({Format.MARKDOWN, Format.HTML, Format.CHUNKS, Format.ZIP}),
-    "hidden_text": frozenset(Format) - {Format.DOCJSON, Format.REVIEW},
+    "hidden_text": frozenset(Format) - {Format.DOCJSON, Format.REVIEW, Format.PDF},
 }
 _ZIP_CONTENTS = frozenset({Format.DOCJSON, Format.MARKDOWN})  # document.zip always holds these
 

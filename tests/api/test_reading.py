@@ -167,7 +167,7 @@ def test_a_source_that_is_no_document_raises_its_code(folder: Path, source: str 
     ("options", "name"),
     [
         ({"pages": "five"}, "pages"),
-        ({"formats": ["pdf"]}, "formats"),
+        ({"formats": ["docx"]}, "formats"),
         ({"colour": 1}, "colour"),
         ({"slice": "1"}, "slice"),
         ({"inline": ["markdown"]}, "inline"),

@@ -221,7 +221,7 @@ def test_crops_can_be_embedded_in_the_markdown() -> None:
         ({"furniture": "omit", "markdown": {"furniture": "keep"}}, "furniture: contradicts markdown.furniture"),
         ({"chunks": {"max_tokens": 256}}, "chunks: has no effect"),
         ({"formats": ["chunks"], "chunks": {"max_tokens": 100, "min_tokens": 200}}, "chunks: min_tokens: larger"),
-        ({"formats": ["pdf"]}, "formats.0"),
+        ({"formats": ["docx"]}, "formats.0"),
     ],
 )
 def test_an_invalid_option_is_refused_by_name(fields: dict[str, Any], named: str) -> None:

@@ -371,12 +371,14 @@ def test_formats_that_were_not_asked_for_can_be_fetched_later(server: Server) ->
     document = job["result"]["documents"][0]["id"]
     shared = server.client.get(f"{job['links']['files']}{document}/content_list.json")
     after = server.read(job["id"])["result"]["documents"][0]["artefacts"]
-    refused = [server.client.get(f"{job['links']['self']}/{name}") for name in ("review.html", "document.zip")]
+    refused = [
+        server.client.get(f"{job['links']['self']}/{name}") for name in ("review.html", "document.pdf", "document.zip")
+    ]
 
     assert all("rebuilt in 1934" in answer.text for answer in (*answers.values(), shared))
     assert before == {"document.md"} and set(after) == {*before, *names, "content_list.json"}
     assert after["chunks.jsonl"]["uri"] == f"{job['links']['artefacts']}{document}/chunks.jsonl"
-    assert [answer.status_code for answer in refused] == [404, 404]
+    assert [answer.status_code for answer in refused] == [404, 404, 404]
 
 
 def test_a_source_on_s3_is_read_into_the_bucket_that_the_job_names(tmp_path: Path, endpoint: str, bucket: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from twopass import locations
 from twopass.formats import registry
-from twopass.job import EntryPoint, Format, Job
+from twopass.job import EntryPoint, Job
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import DocumentResult
@@ -49,7 +49,7 @@ async def _run(arguments: Arguments, settings: Settings) -> dict[str, Any]:
         sources = await stack.enter_async_context(open_sources(settings, job.s3))
         if not arguments.output:
             preview = None
-            if Format.REVIEW in job.formats:
+            if not registry.NEEDS_SOURCE.isdisjoint(job.formats):
                 opening = reparse.open_preview_source(stored, job, settings, sources)
                 preview = await stack.enter_async_context(opening)
             format_options = job.resolve_format_options(stored.details.writing)

@@ -21,7 +21,7 @@ class Writer(NamedTuple):
 
     name: str
     content_type: str
-    write: Callable[[WriterInput], bytes] | None  # None for the archive, which is packed from the other artefacts
+    write: Callable[[WriterInput], bytes] | None  # None for the archive of the others, and for the PDF with the pages
     check: Callable[[WriterInput, bytes], Sequence[Loss]] | None = None
 
 
@@ -39,8 +39,10 @@ WRITERS: dict[Format, Writer] = {
     Format.CHUNKS: Writer("chunks.jsonl", "application/jsonl", chunks.write, words.check_chunks),
     Format.DOCLING: Writer("docling.json", _JSON, docling.write, words.check_docling),
     Format.MINERU: Writer("content_list.json", _JSON, mineru.write, words.check_mineru),
+    Format.PDF: Writer("document.pdf", "application/pdf", None),
     Format.ZIP: Writer("document.zip", "application/zip", None),
 }
+NEEDS_SOURCE = frozenset({Format.REVIEW, Format.PDF})  # they show the pages themselves
 _EXTRAS = {Format.DOCLING: ("docling", "docling_core")}  # format -> the extra to install, and the module it provides
 
 
@@ -58,7 +60,7 @@ def is_installed(name: Format) -> bool:
     return name not in _EXTRAS or find_spec(_EXTRAS[name][1]) is not None
 
 
-_COMPRESSED_SUFFIXES = (".png", ".webp")  # stored as they are: they are compressed already
+_COMPRESSED_SUFFIXES = (".png", ".webp", ".pdf")  # stored as they are: they are compressed already
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date ZIP allows, given to every file instead of the current time
 _FILE_MODE = 0o644 << 16
 

@@ -207,6 +207,25 @@ def empty_mupdf_store() -> None:
 
 
 def _open(path: str, password: str | None, reveal: bool = False) -> Any:
+    pdf = _unlock(path, password)
+    if not reveal:
+        optional_content.apply_expressions(pdf)
+    elif optional_content.has_layers(pdf):
+        optional_content.reveal_all(pdf)
+    return pdf
+
+
+@contextmanager
+def open_for_changes(path: str, password: str | None) -> Iterator[Any]:
+    """Open a document that will be saved: nothing of it is changed for drawing."""
+    try:
+        with translate_pdf_errors(path), _unlock(path, password) as pdf:
+            yield pdf
+    finally:
+        empty_mupdf_store()
+
+
+def _unlock(path: str, password: str | None) -> Any:
     import pymupdf
 
     pdf = pymupdf.open(path, filetype="pdf")
@@ -217,10 +236,6 @@ def _open(path: str, password: str | None, reveal: bool = False) -> Any:
     if pdf.needs_pass and not pdf.authenticate(password or ""):
         reason = "the password is wrong; send the right one" if password else "the PDF is encrypted; send its password"
         raise SourceError(Code.ENCRYPTED, f"{reason} {PASSWORD_HINT}")
-    if not reveal:
-        optional_content.apply_expressions(pdf)
-    elif optional_content.has_layers(pdf):
-        optional_content.reveal_all(pdf)
     return pdf
 
 

@@ -58,8 +58,9 @@ _RESUME_BODY = {
 }
 ENDED: dict[int | str, dict[str, Any]] = {200: {"model": JobAnswer, "description": "the job ended within `wait_s`"}}
 
-# What can be written of a stored document: pictures of pages need the file, and the archive is packed of the others.
-_LATER = {writer.name: name for name, writer in registry.WRITERS.items() if name not in (Format.REVIEW, Format.ZIP)}
+# What can be written of a stored document: pages need the file, which is gone, and the archive is packed of the others.
+_NOT_LATER = registry.NEEDS_SOURCE | {Format.ZIP}
+_LATER = {writer.name: name for name, writer in registry.WRITERS.items() if name not in _NOT_LATER}
 SendFile = Callable[[str, str], Awaitable[FileResponse]]  # a job's id, and the name of a file
 
 Event = tuple[str, Any]  # the name of a server-sent event, and its data

@@ -1,28 +1,30 @@
-"""Write a document's formats with what they show besides text: crops, and page images for the review page."""
+"""Write a document's formats with what they show besides text: crops, page images, and the pages of the source."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
-from twopass.document import Document, Page, Problem
+from twopass.document import Document, Element, Page, Problem, Severity
 from twopass.errors import SourceError, WorkerDied
 from twopass.format_options import FormatOptions, Images
-from twopass.formats.registry import WRITERS, Writer, ZipBuilder
+from twopass.formats.registry import NEEDS_SOURCE, WRITERS, Writer, ZipBuilder
 from twopass.formats.words import Loss
 from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
+from twopass.pages.searchable_pdf import PlacedText
 from twopass.pages.source_files import CheckedFile
 from twopass.result import Artefact
 from twopass.runtime import task_group
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots, run_all
-from twopass.steps import render
+from twopass.steps import render, searchable
 from twopass.steps.document_folder import WEBP, DocumentFolder, preview_name
 
 MAX_EMBEDDED_BYTES = 20_000_000  # bytes of page images in review.html: with base64 and the text about 30 MB
@@ -35,12 +37,12 @@ class Written:
     """The artefacts by name, and what went wrong while they were written."""
 
     artefacts: dict[str, Artefact]
-    lost_previews: tuple[Problem, ...]
+    lost_pages: tuple[Problem, ...]
     losses: tuple[Loss, ...]
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        return (*self.lost_previews, *self.lost_words)
+        return (*self.lost_pages, *self.lost_words)
 
     @property
     def lost_words(self) -> tuple[Problem, ...]:
@@ -49,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True)
 class PreviewSource:
-    """Where page images are rendered from, and the page slots that `owner` uses for it."""
+    """Where pages are shown from, and the page slots that `owner` uses for it."""
 
     file: CheckedFile
     page_pool: PagePool
@@ -74,13 +76,17 @@ async def write(
     if Format.REVIEW in formats and source:
         images, problems = await _render_pages(document, folder, source, on_part)
         inputs = replace(inputs, pages=images)
-    written, losses = await _write_all(folder, inputs, formats, existing, on_part)
+    pdf = None
+    if Format.PDF in formats and source:
+        pdf, lost = await _write_pdf(document, folder, source, on_part)
+        problems += lost
+    written, losses = await _write_all(folder, inputs, formats, pdf, existing, on_part)
     return Written(written, problems, tuple(losses))
 
 
 def count_parts(document: Document, formats: Sequence[Format]) -> int:
-    """How many parts writing these formats has: the formats, and the pages that need an image."""
-    return len(formats) + (len(_select_pages(document)) if Format.REVIEW in formats else 0)
+    """How many parts writing these formats has: the formats, and the pages that some of them show."""
+    return len(formats) + len(NEEDS_SOURCE.intersection(formats)) * len(_select_pages(document))
 
 
 async def load_input(folder: DocumentFolder, document: Document, options: FormatOptions) -> WriterInput:
@@ -149,10 +155,41 @@ class _PagePreviews:
         }
 
 
+async def _write_pdf(
+    document: Document, folder: DocumentFolder, source: PreviewSource, on_page: Callable[[], None]
+) -> tuple[bytes | None, tuple[Problem, ...]]:
+    """The source as a PDF whose words can be found, and what is lost; a page that fails stays as it was."""
+    texts, problems = list[PlacedText](), list[Problem]()
+    elements: dict[int, list[Element]] = defaultdict(list)
+    for element in document.elements:
+        elements[element.page].append(element)
+
+    async def place_page(page: Page) -> None:
+        try:
+            checkpoint = await folder.load_checkpoint(page.number)
+            answers = [answer.text for answer in checkpoint.completions] if checkpoint else []
+            text = searchable.describe(page, elements[page.number], answers, source.file)
+            if text.texts:
+                texts.append(await searchable.place(text, source.page_pool))
+        except (WorkerDied, SourceError) as error:
+            problems.append(Problem.warning(page.number, error.code, f"no text in document.pdf: {error.message}"))
+        finally:
+            on_page()
+
+    await run_all(place_page, _select_pages(document), source.page_slots, source.owner)
+    try:
+        data = await searchable.write(source.file, sorted(texts), source.page_pool)
+    except (WorkerDied, SourceError) as error:
+        message = f"document.pdf is not written: {error.message}"
+        return None, (*problems, Problem(code=error.code, severity=Severity.WARNING, message=message))
+    return data, tuple(sorted(problems, key=lambda problem: problem.page or 0))
+
+
 async def _write_all(
     folder: DocumentFolder,
     inputs: WriterInput,
     formats: Sequence[Format],
+    pdf: bytes | None,
     existing: Sequence[str],
     on_written: Callable[[], None],
 ) -> tuple[dict[str, Artefact], list[Loss]]:
@@ -171,10 +208,12 @@ async def _write_all(
                 losses += found
                 storing[writer.name] = group.create_task(store(writer, data))
     written = {name: task.result() for name, task in storing.items()}
-    for writer in writers:
-        if writer.write is None:
-            data = await _build_zip(folder, inputs.document, [*written, *existing])
-            written[writer.name] = await store(writer, data)
+    if pdf is not None:
+        writer = WRITERS[Format.PDF]
+        written[writer.name] = await store(writer, pdf)
+    if Format.ZIP in formats:
+        writer = WRITERS[Format.ZIP]
+        written[writer.name] = await store(writer, await _build_zip(folder, inputs.document, [*written, *existing]))
     return written, losses
 
 

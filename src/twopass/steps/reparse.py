@@ -32,7 +32,7 @@ from twopass.families import registry
 from twopass.families.interface import Family, FamilyOptions
 from twopass.format_options import FormatOptions
 from twopass.formats import docjson
-from twopass.formats.registry import WRITERS
+from twopass.formats.registry import NEEDS_SOURCE, WRITERS
 from twopass.job import Format, Job
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import PixelBufferPool
@@ -101,10 +101,10 @@ async def _assemble_document(stored: StoredDocument) -> Document:
 async def write_formats(
     stored: StoredDocument, wanted: Sequence[Format], options: FormatOptions, source: PreviewSource | None
 ) -> tuple[DocumentResult, tuple[Problem, ...]]:
-    """Write the wanted formats and the existing ones; returns warnings about page images that cannot be rendered."""
-    if Format.REVIEW in wanted and source is None:
-        raise InvalidJob(Code.INVALID_JOB, "formats: review needs the source for page images; set --source")
-    existing = {name for name in stored.manifest.formats if name is not Format.REVIEW or source}
+    """Write the wanted formats and the existing ones; returns warnings about pages that cannot be shown."""
+    if source is None and (lacking := sorted(NEEDS_SOURCE.intersection(wanted))):
+        raise InvalidJob(Code.INVALID_JOB, f"formats: {lacking[0]} needs the source for its pages; set --source")
+    existing = {name for name in stored.manifest.formats if name not in NEEDS_SOURCE or source}
     formats = tuple(name for name in Format if name in {*wanted, *existing})
     return await _write(stored, await _assemble_document(stored), formats, options, source)
 
@@ -129,7 +129,7 @@ async def add_formats(
     options = job.resolve_format_options(stored.details.writing)
     async with AsyncExitStack() as stack:
         source = None
-        if Format.REVIEW in {*job.formats_needed, *stored.manifest.formats}:
+        if not NEEDS_SOURCE.isdisjoint({*job.formats_needed, *stored.manifest.formats}):
             source = await stack.enter_async_context(open_preview_source(stored, job, settings, sources))
         _, problems = await write_formats(stored, job.formats_needed, options, source)
     return await folder.load_manifest(), problems
@@ -214,7 +214,7 @@ async def reread_document(
     result = stored.manifest.result.model_copy(update={"pages": count_states(pages), "artefacts": {}})
     reread = StoredDocument(output, replace(stored.manifest, result=result), tuple(pages))
     names = {*wanted, *stored.manifest.formats}
-    formats = tuple(name for name in Format if name in names and name is not Format.REVIEW)
+    formats = tuple(name for name in Format if name in names and name not in NEEDS_SOURCE)
     written, _ = await _write(reread, await _assemble_document(reread), formats, stored.details.writing, None)
     return written, tuple(changed)
 

@@ -48,14 +48,21 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
         if is_doubtful:
             box["table"]["doubtful"] = True
         box |= _score_of_pixels(region.words) | _describe_fonts(region.words, content)
-        return box
+        return box | _place_words(region.words, content)
     if region.words:
         group = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
         lines = spaced_words.join_stacked([spaced_words.join(row) for row in group(region.words)])
         box["lines"] = [_line_to_json(line, content) for line in lines]
+        box |= _place_words([word for line in lines for word in line], content)
     if region.latex:
         box["latex"] = region.latex
     return box
+
+
+def _place_words(words: Sequence[StyledWord], content: PageContent) -> dict[str, Any]:
+    """The places of the words that OCR read: the others are in the file."""
+    read = [word for word in words if content.via == "ocr" or word.from_pixels]
+    return {"words": [[*_to_page_box(word.box, content), word.text] for word in read]} if read else {}
 
 
 def _mirror_cells(cells: Sequence[GridCell], cols: int) -> list[GridCell]:

@@ -25,6 +25,7 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
                    "compared"?: true,                its fonts were compared with the pixels, and are right
                    "lies"?: true}],                  one of its fonts names wrong characters, or may do so
         "from_pixels"?, "in_image"?, "compared"?, "lies"?: the same of a table
+        "words"?: [[x0, y0, x1, y1, text]],   those that OCR read, as they stand on the page
         "latex": str?,             of a formula whose geometry is clear
         "table": {"rows", "cols", "doubtful"?: true,     the page shows that some cells are wrong
                   "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
@@ -34,11 +35,13 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from twopass.document import Cell, Flag
+from twopass.document import Box, Cell, Flag, Word
+from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.values import Value
 
 _GRAMMAR_VERSION = 3  # 1 had no agreement, 2 no styles, formulas and words from pixels
@@ -70,6 +73,7 @@ class RegionTable(Value, extra="ignore"):
 class LayoutRegion(Value, extra="ignore"):
     label: str
     box: tuple[float, float, float, float]
+    words: tuple[tuple[float, float, float, float, str], ...] = ()
     lines: tuple[LayoutLine, ...] = ()
     table: RegionTable | None = None
     latex: str | None = None
@@ -137,6 +141,13 @@ class PageLayout(Value, extra="ignore"):
     boxes: tuple[LayoutRegion, ...] = ()
 
     @property
+    def words(self) -> TextLayer:
+        """The words that OCR read, with their places on the page."""
+        found = (word for region in self.boxes for word in region.words)
+        width, height = self.width, self.height
+        return TextLayer.of(Word(Box.of(x0, y0, x1, y1, width, height), text) for x0, y0, x1, y1, text in found)
+
+    @property
     def body_size(self) -> float:
         """The median type size of the running text, in points."""
         sizes = [line.size for region in self.boxes if region.label == "text" for line in region.lines if line.size]
@@ -162,3 +173,12 @@ class PageLayout(Value, extra="ignore"):
             Flag.HIDDEN_LAYER: self.via == "hidden_layer",
         }
         return tuple(flag for flag, applies in flags.items() if applies)
+
+
+def find_words(answers: Iterable[str]) -> TextLayer:
+    """The words that OCR read, of the last of these answers that is a layout; none of other families' answers."""
+    layer = NO_LAYER
+    for answer in answers:
+        with suppress(ValidationError):
+            layer = PageLayout.model_validate_json(answer).words
+    return layer

@@ -10,6 +10,7 @@ const FORMATS = {
   chunks: ["Chunks", "chunks.jsonl"],
   docling: ["Docling", "docling.json"],
   mineru: ["MinerU", "content_list.json"],
+  pdf: ["searchable PDF", "document.pdf"],
   zip: ["ZIP", "document.zip"],
 };
 const CHOSEN_FORMATS = ["markdown", "docjson", "zip"]; // until the user chooses others
