@@ -17,7 +17,7 @@ from standardwebhooks.webhooks import Webhook
 
 from tests.server.conftest import Server, build_pdf, run_server
 from twopass.errors import Code, InvalidJob, InvalidSetting, SourceError
-from twopass.runtime.retry import RetryPolicy
+from twopass.runtime.retry import Backoff, RetryPolicy
 from twopass.server.jobs import Notified, Record, State, now
 from twopass.server.webhooks import Webhooks, read_key
 from twopass.settings import Settings
@@ -93,6 +93,23 @@ async def test_an_address_that_refuses_is_given_up_after_three_attempts(status: 
         assert await send(receiver.address) is Notified.FAILED
 
     assert receiver.received.qsize() == 3
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/", "https://127.0.0.1:9/"])
+async def test_an_address_that_the_rules_refuse_is_asked_once(address: str) -> None:
+    """It stays refused: no second attempt is planned."""
+    pauses: list[int] = []
+
+    class Pauses(Backoff):
+        def draw(self, attempt: int) -> float:
+            pauses.append(attempt)
+            return 0.0
+
+    policy = RetryPolicy(attempts=3, delays=Pauses(0.0, 0.0))
+    webhooks = Webhooks(Settings(serve_webhook_secret=SECRET), lambda record: {}, policy)
+
+    assert await webhooks.send(ended(address)) is Notified.FAILED
+    assert not pauses
 
 
 async def test_a_private_address_is_not_reached() -> None:

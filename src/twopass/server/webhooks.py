@@ -43,7 +43,7 @@ class Webhooks:
         describe: Callable[[Record], dict[str, Any]],
         policy: RetryPolicy = retry.WEBHOOK,
     ) -> None:
-        self._policy = replace(policy, is_retryable=lambda error: isinstance(error, SourceError))
+        self._policy = replace(policy, is_retryable=https.is_unavailable)
         self._key = read_key(settings)
         self._allow_private = settings.allow_private_sources
         self._describe = describe

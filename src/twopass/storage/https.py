@@ -39,7 +39,7 @@ class HttpsReader:
 
     async def download(self, uri: str, target: Path, limit_bytes: int) -> DownloadResult:
         """Write the source to the target file; repeated while the server is unavailable."""
-        policy = replace(retry.HTTPS_SOURCE, is_retryable=_is_unavailable)
+        policy = replace(retry.HTTPS_SOURCE, is_retryable=is_unavailable)
         return await policy.run_async(partial(_fetch_once, uri, target, self._allow_private, limit_bytes))
 
     def close(self) -> None:
@@ -75,7 +75,8 @@ def tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _is_unavailable(error: BaseException) -> bool:
+def is_unavailable(error: BaseException) -> bool:
+    """Whether another attempt may succeed: an address that is refused stays refused."""
     return isinstance(error, SourceError) and error.code is Code.STORE_UNAVAILABLE
 
 
