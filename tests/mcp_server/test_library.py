@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.documents import build_document, checkpoint, element, heading
+from twopass.api.reading import ReadOptions
 from twopass.document import Cell, Table
 from twopass.errors import Code, RequestError
 from twopass.mcp_server import library
 from twopass.mcp_server.library import Library
 from twopass.settings import Settings
+from twopass.telemetry.progress import Tracker
 
 
-def store_chunks(output: Path, document: str, *texts: str) -> None:
+def store_chunks(output: Path, document: str, *texts: str, source: str = "https://example.com/a.pdf") -> None:
     (output / document).mkdir()
-    rows = [{"document": document, "section_path": [], "text": text} for text in texts]
-    (output / document / "chunks.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    rows = [{"document": document, "source": source, "section_path": [], "text": text} for text in texts]
+    (output / document / "chunks.jsonl").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
 
 def test_search_finds_the_passages_with_most_of_the_words(tmp_path: Path) -> None:
     """Case, width and word endings do not matter; the passage with more of the words comes first."""
     store_chunks(tmp_path, "a", "The notice period.", "Kündigungsfrist: THREE months of notice")
-    store_chunks(tmp_path, "b", "Nothing of it", "ｎｏｔｉｃｅ")
+    store_chunks(tmp_path, "b", "Nothing\u2028of it", "ｎｏｔｉｃｅ")
     shelf = Library([], tmp_path, Settings())
 
     def find(query: str, **more: Any) -> list[str]:
@@ -35,6 +39,53 @@ def test_search_finds_the_passages_with_most_of_the_words(tmp_path: Path) -> Non
     assert find("kündigung") == ["Kündigungsfrist: THREE months of notice"]
     assert find("notice", document="b") == ["ｎｏｔｉｃｅ"]
     assert find("notice", limit=1) == ["The notice period."]
+
+
+def test_documents_of_other_folders_are_not_shown(tmp_path: Path) -> None:
+    """The output may hold what was read of files that are not allowed: neither a search nor an id shows them."""
+    allowed, output = tmp_path / "allowed", tmp_path / "read"
+    for folder in (allowed / "deep", output, tmp_path / "allowed2"):
+        folder.mkdir(parents=True)
+    (tmp_path / "secret.pdf").write_text("")
+    (allowed / "link.pdf").symlink_to(tmp_path / "secret.pdf")
+    sources = {
+        "inside": str(allowed / "deep" / "a.pdf"),
+        "address": "s3://bucket/a.pdf",
+        "beside": str(tmp_path / "allowed2" / "a.pdf"),
+        "above": f"{allowed}/../secret.pdf",
+        "link": str(allowed / "link.pdf"),
+        "relative": "deep/a.pdf",
+    }
+    page = checkpoint(1, element("text", "Three months of notice."))
+    for name, source in sources.items():
+        store_chunks(output, name, "Three months of notice.", source=source)
+        stored = build_document(page)
+        stored = stored.model_copy(update={"id": name, "source": stored.source.model_copy(update={"uri": source})})
+        (output / name / "document.json").write_text(stored.model_dump_json())
+    shelf = Library([allowed.resolve()], output, Settings())
+
+    def is_shown(call: Callable[[], object]) -> bool:
+        try:
+            return bool(call())
+        except RequestError as error:
+            assert error.code is Code.NOT_FOUND
+            return False
+
+    assert {hit["document"] for hit in shelf.search("notice", None, 10)} == {"inside", "address"}
+    assert {name for name in sources if is_shown(partial(shelf.load, name))} == {"inside", "address"}
+    assert {name for name in sources if is_shown(partial(shelf.search, "notice", name, 10))} == {"inside", "address"}
+
+
+async def test_more_documents_than_may_wait_are_refused(tmp_path: Path) -> None:
+    """As in `serve`: CONCURRENCY are read and SERVE_QUEUE wait."""
+    shelf = Library([tmp_path.resolve()], tmp_path / "read", Settings(concurrency=1, serve_queue=1))
+    (tmp_path / "a.pdf").write_bytes(b"")
+    options: ReadOptions = {}
+
+    with shelf._reserve(), shelf._reserve(), pytest.raises(RequestError) as caught:
+        await shelf.read("a.pdf", options, Tracker(lambda progress: None))
+
+    assert caught.value.code is Code.QUEUE_FULL and "try again later" in caught.value.message
 
 
 def test_a_table_becomes_rows_of_equal_length() -> None:

@@ -9,6 +9,7 @@ import asyncio
 import csv
 import io
 import json
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -47,6 +48,7 @@ class Library:
     settings: Settings
     _slots: asyncio.Semaphore = field(init=False)
     _active: int = 0
+    _read: set[str] = field(default_factory=set)  # ids
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.settings.concurrency)
@@ -65,7 +67,9 @@ class Library:
         with self._reserve():
             async with self._slots:
                 options = {**options, "formats": _FORMATS}
-                return await reading.read_from_loop(place, self.output, self.settings, options, progress)
+                document = await reading.read_from_loop(place, self.output, self.settings, options, progress)
+                self._read.add(document.id)
+                return document
 
     @contextmanager
     def _reserve(self) -> Iterator[None]:
@@ -111,9 +115,17 @@ class Library:
         """A document that was read; raises RequestError."""
         path = self._folder(document_id) / _DOCJSON
         try:
-            return Document.model_validate_json(path.read_bytes())
+            document = Document.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
-            raise RequestError(Code.NOT_FOUND, f"document: there is none of this id; {_READ_IT}") from None
+            raise _no_document() from None
+        if not self._may_show(document.id, document.source.uri):
+            raise _no_document()
+        return document
+
+    def _may_show(self, document_id: str, source: str) -> bool:
+        """Whether it was read here, or its source may be: the output may have documents of other folders, too."""
+        is_allowed = locations.is_uri(source) or (os.path.isabs(source) and self._resolve(source) is not None)
+        return is_allowed or document_id in self._read
 
     def _folder(self, document_id: str) -> Path:
         if not document_id or "\0" in document_id or Path(document_id).name != document_id or document_id == "..":
@@ -135,17 +147,25 @@ class Library:
         if not words:
             raise RequestError(Code.INVALID_JOB, "query: has no word")
         folder = self._folder(document_id) if document_id else None
-        if folder and not (folder / _CHUNKS).is_file():
-            raise RequestError(Code.NOT_FOUND, f"document: there is none of this id; {_READ_IT}")
         files = [folder / _CHUNKS] if folder else sorted(self.output.glob(f"*/{_CHUNKS}"))
-        hits = [hit for path in files for chunk in _load_chunks(path) if (hit := _rank(chunk, words))]
+        shown = [chunks for path in files if (chunks := self._load_chunks(path)) is not None]
+        if folder and not shown:
+            raise _no_document()
+        hits = [hit for chunks in shown for chunk in chunks if (hit := _rank(chunk, words))]
         hits.sort(key=lambda hit: hit[0], reverse=True)  # stable: equal ones stay in document order
         return [chunk for _, chunk in hits[:limit]]
 
+    def _load_chunks(self, path: Path) -> list[dict[str, Any]] | None:
+        """The chunks of one document; None if there is none or it may not be shown."""
+        if not path.is_file():
+            return None
+        with path.open(errors="replace") as file:
+            chunks = [json.loads(line) for line in file]  # not splitlines: texts may hold U+2028
+        return None if any(not self._may_show(one["document"], one["source"]) for one in chunks[:1]) else chunks
 
-def _load_chunks(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text(errors="replace").splitlines():
-        yield json.loads(line)
+
+def _no_document() -> RequestError:
+    return RequestError(Code.NOT_FOUND, f"document: there is none of this id; {_READ_IT}")
 
 
 def _rank(chunk: dict[str, Any], words: Sequence[str]) -> tuple[tuple[int, int], dict[str, Any]] | None:
