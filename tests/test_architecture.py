@@ -41,6 +41,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "formats": ("document", "errors", "format_options", "job", "text"),
     "engines": (
         "detection", "document", "errors", "locations", "models", "pages", "runtime", "settings", "storage", "text",
+        "version",
     ),
     "families": ("detection", "document", "errors", "models", "pages", "text", "values"),
     "steps": (

@@ -85,7 +85,9 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     Code.CANARY: (
         "The engine misread a known image at start, or repeated a line in spite of the n-gram ban: driver, versions, "
         "model and settings do not fit together.",
-        "Do not use this worker. The message says what was wrong. Compare its versions with those of the image.",
+        "The worker's log says what was wrong. Once `twopass accept` has passed, or with `CANARY=enforce`, such a "
+        "worker does not serve: compare its versions with those of the image. Before, every document has this problem "
+        "and none is `success`: run [`twopass accept`](acceptance.md), and read them again with `resume: false`.",
     ),
     Code.DEADLINE: (
         "The job's deadline passed before all pages were read. The others are `unread`.",

@@ -98,7 +98,8 @@ DOCUMENT: Mapping[str, str] = {
     "`read_again`, and `findings` by kind with their pages; [all kinds](docjson.md#the-audit)",
     "artefacts": "by name, each with address, bytes, sha256 and content type",
     "inline": "the inline artefacts",
-    "canary": "result of the self-test at start: `passed`, `off`, or null if the engine needs none",
+    "canary": "result of the self-test at start: `passed`, `off`, `misread` (the document has the problem `CANARY`), "
+    "or null if the engine needs none",
     "timings": "as above, of this document",
     "usage": "as above, with `pages_per_s` and `page_p95_s`",
 }

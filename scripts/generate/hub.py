@@ -44,6 +44,11 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
         f"{model.weights.repo}, {model.weights.licence}"
         for name, model in MODELS.items()
     },
+    "canary": {
+        "true": "true: refuse service once twopass accept has passed, until then report",
+        "enforce": "enforce: refuse service",
+        "false": "false: do not read them",
+    },
     "structure": {
         "auto": "auto: as the model needs it",
         "model": "model: the model finds regions itself",
@@ -118,7 +123,10 @@ def _describe_input(name: str, *, advanced: bool) -> dict[str, Any]:
         "required": False,
         "advanced": advanced,
     }
-    if bool in kinds and field.default is None:  # a checkbox could not leave the choice to the preset
+    if name in CHOICES:
+        default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+        described |= {"type": "string", "default": default}
+    elif bool in kinds and field.default is None:  # a checkbox could not leave the choice to the preset
         choices = (("the preset's", ""), ("yes", "true"), ("no", "false"))
         described |= {
             "type": "string",

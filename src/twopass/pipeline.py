@@ -19,7 +19,7 @@ import structlog
 
 from twopass import contexts, locations
 from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageListener, PageOrder
-from twopass.document import Checkpoint, Document, Problem, State, derive_canary
+from twopass.document import Checkpoint, Document, Problem, State, derive_canary, list_canary_problems
 from twopass.engines.interface import Identity
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.job import Job
@@ -272,7 +272,8 @@ async def _finish_document(
     """Assemble the document and write its artefacts; of a slice, report the pages only."""
     job, folder, watch, settings = doc.job, doc.folder, doc.watch, doc.worker.settings
     if job.slice:
-        problems = (*selection_problems, *(problem for page in pages for problem in page.problems))
+        of_pages = (problem for page in pages for problem in page.problems)
+        problems = (*selection_problems, *list_canary_problems(pages), *of_pages)
         uri = doc.file.info.uri
         read = [page.page for page in pages]
         return report.document_outcome(folder.document_id, uri, problems, pages, read, job, watch, settings)

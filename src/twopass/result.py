@@ -127,7 +127,7 @@ class DocumentResult(Value):
     artefacts: dict[str, Artefact] = Field(default_factory=dict)
     inline: dict[str, Any] = Field(default_factory=dict)
     audit: AuditSum | None = Field(None, description="sums of the pages' audits; null in results of older versions")
-    canary: Canary | None = Field(None, description="as in the document: passed, off, or null if not needed")
+    canary: Canary | None = Field(None, description="as in the document: passed, off, misread, or null if not needed")
     timings: dict[str, Any] = Field(default_factory=dict)
     usage: dict[str, Any] = Field(default_factory=dict)
 

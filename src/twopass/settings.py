@@ -199,7 +199,11 @@ class ModelSettings(BaseSettings):
     shutdown_timeout_s: int = Field(
         default=20, ge=0, description="time for the engine to finish its prompts at shutdown"
     )
-    canary: bool = Field(default=True, description="read known images at start, and do not serve if one is misread")
+    canary: Annotated[Literal["enforce"] | bool, BeforeValidator(_lower)] = Field(
+        default=True,
+        description="read known images at start; true: a misread one is a problem of every document, and once "
+        "`twopass accept` has passed, it ends the worker; enforce: it always does",
+    )
     canary_timeout_s: float = Field(
         default=300.0, gt=0, description="time limit for the canary, including a cold start"
     )

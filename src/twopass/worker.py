@@ -98,11 +98,11 @@ class Worker:
         return responded.wait(_HEALTH_TIMEOUT_S)
 
     def describe_engines(self) -> str:
-        """How many of several engines run, such as `1 of 2 engines`; empty for a single one."""
+        """What /health adds: how many of several engines run, such as `1 of 2 engines`, and a misread canary."""
         statuses = self.engine.statuses
-        if len(statuses) < 2:
-            return ""
-        return f"{sum(status.is_ready for status in statuses)} of {len(statuses)} engines"
+        running = f"{sum(status.is_ready for status in statuses)} of {len(statuses)} engines"
+        notes = [running] if len(statuses) > 1 else []
+        return ", ".join([*notes, *(["canary misread"] if self.canary is Canary.MISREAD else [])])
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run on the worker's loop; cancelling the future cancels the work."""

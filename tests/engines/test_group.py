@@ -397,7 +397,7 @@ async def test_one_misread_canary_stops_the_worker(page_pool: PagePool) -> None:
     members[0].answer, members[1].answer = answer_prompt, lambda prompt: "gibberish"
 
     with pytest.raises(EngineError, match="^CANARY: GPU 1: .*gibberish"):
-        await check_canary(group, page_pool)
+        await check_canary(group, page_pool, canary="enforce")
 
 
 async def test_an_engine_that_does_not_answer_the_canary_is_named(page_pool: PagePool) -> None:

@@ -24,8 +24,11 @@ from tests.fakes import canary_answers, openai_server, recorded
 from tests.fakes.openai_server import OpenAIServer, never_answer
 from tests.fakes.reader import Reader
 from tests.fakes.scripted import ScriptedEngine, answer_detections, detect_regions
+from twopass.acceptance import run
+from twopass.acceptance.run import Plan
 from twopass.detection.region import Detection, make_region, to_json
 from twopass.document import Canary
+from twopass.engines import accepted
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
@@ -48,6 +51,7 @@ from twopass.worker import open_worker
 
 FAMILY = registry.get_family("deepseek_ocr")
 RUNG, *_ = FAMILY.ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest(mode="gundam"))
+NOW_REFUSED = "workers with these weights and versions do not serve if they misread the canary"
 NONSENSE = "the the harbour of of of, 1 1 1 and so on and so on before"
 JUNK = " ".join(f"junk{n}" for n in range(300))
 PAGE_ANSWER = canary_answers.build_page_answer()
@@ -60,7 +64,9 @@ async def server() -> AsyncIterator[OpenAIServer]:
 
 
 def make_settings(server: OpenAIServer, **fields: Any) -> Settings:
-    return Settings(engine="openai", openai_base_url=server.url, openai_tries=1, page_workers=1, **fields)
+    return Settings(
+        **{"canary": "enforce", **fields}, engine="openai", openai_base_url=server.url, openai_tries=1, page_workers=1
+    )
 
 
 async def run_canary(server: OpenAIServer, **fields: Any) -> Canary | None:
@@ -306,6 +312,37 @@ async def test_a_wrong_answer_stops_the_worker(server: OpenAIServer) -> None:
     assert caught.value.code is Code.CANARY
 
 
+async def test_a_model_that_nobody_has_accepted_is_not_refused(server: OpenAIServer, tmp_path: Path) -> None:
+    """The worker serves and its log has the reason; once `twopass accept` has passed, such a worker does not serve."""
+    server.answer = NONSENSE
+    settings = make_settings(server, canary=True, engine_cache=str(tmp_path))
+    with capture_logs() as logs:
+        before = await run_canary(server, canary=True, engine_cache=str(tmp_path))
+
+    accepted.record(settings)
+
+    assert before is Canary.MISREAD
+    assert [log["reason"] for log in logs if log["event"] == "canary misread"][0].startswith("the text image says")
+    with pytest.raises(EngineError, match="CANARY: the text image says"):
+        await run_canary(server, canary=True, engine_cache=str(tmp_path))
+
+
+async def test_twopass_accept_records_that_it_has_passed(server: OpenAIServer, tmp_path: Path) -> None:
+    """Only if the model has read the canary; the command says where."""
+    lines: list[str] = []
+    settings = make_settings(server, canary=True, engine_cache=str(tmp_path))
+    plan = Plan(settings, announce=lines.append)
+    server.answer = NONSENSE
+    await asyncio.to_thread(run.run, plan)
+    failed = accepted.find(settings)
+    server.answer = canary_answers.answer_request
+
+    await asyncio.to_thread(run.run, plan)
+
+    assert failed is None
+    assert lines == [f"recorded in {accepted.find(settings)}; {NOW_REFUSED}"]
+
+
 async def test_an_answer_that_takes_too_long_stops_the_worker(server: OpenAIServer) -> None:
     """A GPU that hangs makes the start fail after the timeout."""
     server.script = [never_answer] * 3
@@ -397,6 +434,7 @@ async def test_a_worker_that_fails_the_canary_exits_with_an_error(server: OpenAI
     """handler.py exits before it takes a job; its log has the error code and no traceback."""
     server.answer = NONSENSE
     env = {"ENGINE": "openai", "OPENAI_BASE_URL": server.url, "OPENAI_TRIES": "1", "PAGE_WORKERS": "1"}
+    env["CANARY"] = "enforce"
     pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.STDOUT}
     handler = await asyncio.create_subprocess_exec(sys.executable, "handler.py", cwd=ROOT, env=env, **pipes)
     output, _ = await handler.communicate()
@@ -427,7 +465,7 @@ async def read_report(reader: Reader, folder: Path, **fields: Any) -> tuple[Resu
     return result, json.loads(found[0].read_text()) if found else {}
 
 
-@pytest.mark.parametrize("recorded_canary", [Canary.PASSED, Canary.OFF, None])
+@pytest.mark.parametrize("recorded_canary", [Canary.PASSED, Canary.OFF, Canary.MISREAD, None])
 async def test_document_and_result_record_the_canary(
     reader: Reader, tmp_path: Path, recorded_canary: Canary | None
 ) -> None:
@@ -436,6 +474,21 @@ async def test_document_and_result_record_the_canary(
 
     assert document["run"]["canary"] == recorded_canary
     assert result.as_answer()["documents"][0].get("canary") == recorded_canary
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_no_document_of_a_model_that_misread_is_a_success(reader: Reader, tmp_path: Path, strict: bool) -> None:
+    """Whole or in slices, read now or found again by a sound worker: the problem is that of its pages."""
+    misread = replace(reader, canary=Canary.MISREAD)
+    sliced, _ = await read_report(misread, tmp_path, slice="1", strict=strict)
+    whole, document = await read_report(misread, tmp_path, pages="1-2", strict=strict)
+    again, _ = await read_report(replace(reader, canary=Canary.PASSED), tmp_path, pages="1-2", strict=strict)
+
+    expected = "failure" if strict else "partial_success"
+    assert [result.documents[0].status for result in (sliced, whole, again)] == [expected] * 3
+    assert all(Code.CANARY in {problem.code for problem in result.problems} for result in (sliced, whole, again))
+    assert document["run"]["canary"] == whole.documents[0].canary == "misread"
+    assert document["status"] == "partial_success"
 
 
 async def test_one_page_read_without_the_canary_marks_the_document(reader: Reader, tmp_path: Path) -> None:
@@ -491,7 +544,7 @@ async def test_a_detector_that_misses_a_block_stops_the_worker(page_pool: PagePo
     engine = ScriptedEngine("glm_ocr", answer, needs_canary=True)
 
     with pytest.raises(EngineError, match=f"CANARY: .*{fault}"):
-        await canary.check(engine, registry.get_family("glm_ocr"), page_pool, Settings())
+        await canary.check(engine, registry.get_family("glm_ocr"), page_pool, Settings(canary="enforce"))
 
 
 async def test_a_reader_that_answers_nonsense_stops_the_worker(page_pool: PagePool) -> None:
@@ -501,7 +554,7 @@ async def test_a_reader_that_answers_nonsense_stops_the_worker(page_pool: PagePo
     )
 
     with pytest.raises(EngineError, match="CANARY: the text image says"):
-        await canary.check(engine, registry.get_family("glm_ocr"), page_pool, Settings())
+        await canary.check(engine, registry.get_family("glm_ocr"), page_pool, Settings(canary="enforce"))
 
 
 def test_regions_may_join_or_split_blocks() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -27,7 +28,7 @@ from structlog.testing import capture_logs
 
 from tests import ROOT
 from tests.fakes.reader import Reader
-from twopass.document import Problem, Severity, Status
+from twopass.document import Canary, Problem, Severity, Status
 from twopass.engines import gpus
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.replay import ReplayEngine
@@ -148,6 +149,14 @@ def test_a_worker_says_how_many_of_its_engines_run() -> None:
 
     assert (answer.status_code, answer.text) == (200, "ready, 1 of 2 engines\n")
     assert worker.started["engines"] == 2
+
+
+def test_a_worker_says_that_it_misread_the_canary() -> None:
+    """In /health, behind the engines: it serves all the same."""
+    with open_worker(Settings(page_workers=1, canary=False), create_engine=lambda settings: SeveralEngines()) as worker:
+        described = replace(worker, canary=Canary.MISREAD).describe_engines()
+
+    assert described == "1 of 2 engines, canary misread"
 
 
 class FakeNvml(ModuleType):

@@ -38,7 +38,7 @@ from twopass.acceptance.tested_models import RegionReaderModel, TestedModel, Who
 from twopass.acceptance.trials import trial_documents, trial_run, tuning
 from twopass.acceptance.trials.trial_run import Choice, Trial
 from twopass.document import Canary
-from twopass.engines import factory, gpus, structure, weights
+from twopass.engines import accepted, factory, gpus, structure, weights
 from twopass.engines.interface import Engine
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import choose_preset
@@ -51,6 +51,7 @@ from twopass.version import VERSION
 from twopass.worker import Worker, open_worker
 
 _RANDOM_WEIGHTS = "random weights (LOAD_FORMAT=dummy)"
+_CANARY = "canary"  # the check
 NEEDS_VLLM = "needs ENGINE=vllm"
 _NEEDS_MODEL = "needs an engine that runs a model: ENGINE=vllm, hf or openai"
 _NEEDS_GPU = "needs a GPU: without one, speed says nothing"
@@ -125,7 +126,10 @@ class Plan:
 
 
 def run(plan: Plan) -> list[Check]:
-    """Run the stages until one fails, and return all checks; raises EngineError if an engine does not start."""
+    """Run the stages until one fails, and return all checks; raises EngineError if an engine does not start.
+
+    If none fails and the model has read the canary, that is recorded: from then on, workers that misread it are broken.
+    """
     checks: list[Check] = []
     # Rates of a folder that is there need no model.
     run_model = _run_vllm if plan.settings.engine == "vllm" else _run_other_engine
@@ -135,7 +139,17 @@ def run(plan: Plan) -> list[Check]:
         checks += stage
         if has_failed(stage):
             break
+    else:
+        _record_pass(plan, checks)
     return checks
+
+
+def _record_pass(plan: Plan, checks: Sequence[Check]) -> None:
+    """Keep that nothing failed, if the model was seen to read: random weights were not."""
+    if any(check.name == _CANARY and check.outcome is CheckOutcome.PASSED for check in checks):
+        files = ", ".join(map(str, accepted.record(plan.settings)))
+        where = f"recorded in {files}" if files else "not recorded, no folder may be written: set CANARY=enforce"
+        plan.announce(f"{where}; workers with these weights and versions do not serve if they misread the canary")
 
 
 def _choose_model(name: str) -> TestedModel:
@@ -198,7 +212,7 @@ async def _check_recorded_answers(plan: Plan, worker: Worker) -> list[Check]:
     if plan.recording:
         await _record(plan.recording, plan, worker.engine)
     if plan.is_random:
-        return [skip("d", name, _RANDOM_WEIGHTS) for name in ("canary", "recorded answers")]
+        return [skip("d", name, _RANDOM_WEIGHTS) for name in (_CANARY, "recorded answers")]
     canary_check = await _check_canary(worker, plan.settings)
     if not plan.usable_records:
         made = "answers about single regions are not recorded" if plan.reads_regions else "make some with --record"
@@ -213,12 +227,13 @@ async def _check_recorded_answers(plan: Plan, worker: Worker) -> list[Check]:
 async def _check_canary(worker: Worker, settings: Settings) -> Check:
     """Read the pictures that every worker reads when it starts, whose text, table and boxes are known."""
     try:
-        verdict = await canary.check(worker.engine, worker.family, worker.page_pool, settings)
+        enforced = settings.model_copy(update={"canary": settings.canary and "enforce"})
+        verdict = await canary.check(worker.engine, worker.family, worker.page_pool, enforced)
     except EngineError as error:
-        return Check("d", "canary", CheckOutcome.FAILED, "not as drawn", "as drawn", error.message)
+        return Check("d", _CANARY, CheckOutcome.FAILED, "not as drawn", "as drawn", error.message)
     if verdict is not Canary.PASSED:
-        return skip("d", "canary", "CANARY=false" if verdict else f"ENGINE={worker.engine.kind} runs no model")
-    return Check("d", "canary", CheckOutcome.PASSED, "text, boxes, table and n-gram ban")
+        return skip("d", _CANARY, "CANARY=false" if verdict else f"ENGINE={worker.engine.kind} runs no model")
+    return Check("d", _CANARY, CheckOutcome.PASSED, "text, boxes, table and n-gram ban")
 
 
 async def _record(folder: Path, plan: Plan, engine: Engine) -> None:

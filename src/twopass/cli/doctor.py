@@ -194,6 +194,20 @@ def _check_weights(settings: Settings) -> Answer:
     return Level.OK, f"complete: {', '.join(folders)}" if folders else f"engine {settings.engine} needs none"
 
 
+def _check_acceptance(settings: Settings) -> Answer:
+    """What a worker does that misreads the test images."""
+    from twopass.engines import accepted
+
+    if settings.engine in ("cpu", "replay") or settings.load_format == "dummy":
+        return Level.OK, "engine runs no model with real weights"
+    if found := accepted.find(settings.model_copy(update={"allow_download": False})):
+        return Level.OK, f"passed with these weights and versions: {found}; a worker that misreads does not serve"
+    if settings.canary == "enforce":
+        return Level.OK, "CANARY=enforce: a worker that misreads the test images does not serve"
+    advice = "run it, or set CANARY=enforce"
+    return Level.WARNING, f"not passed yet with these weights and versions: a worker that misreads serves; {advice}"
+
+
 def _check_bucket(settings: Settings) -> Answer:
     if settings.default_output is None:
         return Level.OK, "BUCKET_NAME is not set: jobs name their output, local runs write to OUTPUT_DIR"
@@ -323,6 +337,7 @@ CHECKS: dict[str, Callable[[Settings], Answer]] = {
     "engine": _check_engine,
     "GPU": _check_gpu,
     "weights": _check_weights,
+    "twopass accept": _check_acceptance,
     "bucket": _check_bucket,
     "port": _check_port,
     "temporary files": _check_scratch,

@@ -48,6 +48,7 @@ from twopass.document.page import (
     Status,
     count_states,
     derive_canary,
+    list_canary_problems,
 )
 
 __all__ = [
@@ -103,6 +104,7 @@ __all__ = [
     "Word",
     "count_states",
     "derive_canary",
+    "list_canary_problems",
     "derive_status",
     "enclose",
     "make_element_id",

@@ -61,7 +61,7 @@ class Run(Value):
 
     options: dict[str, Any]
     prompts: dict[str, str] = Field(default_factory=dict)
-    canary: Canary | None = Field(None, description="off when any page's engine had none; null when it needs none")
+    canary: Canary | None = Field(None, description="the worst of its pages; null when the engine needs none")
 
 
 class Document(Value, title="DocJSON 1.1", serialize_by_alias=True, validate_by_name=True, validate_by_alias=True):

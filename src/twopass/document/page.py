@@ -201,11 +201,22 @@ class RawCompletion(Value):
     tokens_out: int = 0
 
 
+_MISREAD = (
+    "the model misread a test image when its worker started, whose log says how; `twopass accept` has not passed with "
+    "these weights and versions, so that nobody knows what they can read: run it, compare the pages with the source, "
+    "and read the document again with resume: false"
+)
+
+
 class Canary(StrEnum):
-    """Whether the engine had to read a known test picture before it read pages."""
+    """Whether the engine had to read known test pictures before it read pages, and could.
+
+    MISREAD: it could not, but nobody knows whether the model can: `twopass accept` has not passed yet.
+    """
 
     PASSED = "passed"
     OFF = "off"
+    MISREAD = "misread"
 
 
 class SourceVersion(Value):
@@ -255,6 +266,11 @@ def count_states(pages: Iterable[Checkpoint]) -> dict[str, int]:
 
 
 def derive_canary(pages: Sequence[Checkpoint]) -> Canary | None:
-    """The document's canary: OFF if any page was read without it. Any worker can derive it."""
+    """The document's canary: the worst of its pages. Any worker can derive it."""
     found = {page.canary for page in pages}
-    return next((verdict for verdict in (Canary.OFF, Canary.PASSED) if verdict in found), None)
+    return next((verdict for verdict in (Canary.MISREAD, Canary.OFF, Canary.PASSED) if verdict in found), None)
+
+
+def list_canary_problems(pages: Sequence[Checkpoint]) -> tuple[Problem, ...]:
+    """The problem of a document of which pages were read by a model that misread a test picture."""
+    return (Problem(code=Code.CANARY, message=_MISREAD),) if derive_canary(pages) is Canary.MISREAD else ()

@@ -25,6 +25,7 @@ from twopass.document import (
     SourceInfo,
     State,
     derive_status,
+    list_canary_problems,
 )
 from twopass.families import captions
 from twopass.text import (
@@ -70,7 +71,8 @@ def document(
     # 5) what nobody can see, where it stands
     elements = _insert_hidden(elements, [element for element in everything if element.is_hidden])
     elements = [element.model_copy(update={"order": order}) for order, element in enumerate(elements)]
-    all_problems = (*problems, *(problem for checkpoint in checkpoints for problem in checkpoint.problems))
+    of_pages = (problem for checkpoint in checkpoints for problem in checkpoint.problems)
+    all_problems = (*problems, *list_canary_problems(checkpoints), *of_pages)
     title = _join_title(elements)
     return Document(
         id=doc_id,

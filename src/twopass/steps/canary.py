@@ -1,6 +1,7 @@
 """Test that the engine's model can read: before any page, it has to read three images whose text is known.
 
-With a wrong driver, kernel or version a model does not fail but answers nonsense. All are asked at once, and each of
+With a wrong driver, kernel or version a model does not fail but answers nonsense; where it was once seen to read, such
+a worker does not serve. All are asked at once, and each of
 several engines is asked all of them:
 
 - a few lines in large print, with the prompt for plain text: words, spaces, the end and the length of the answer
@@ -13,7 +14,8 @@ the line again with other tokens, so a few repetitions are allowed. Its end is n
 follow.
 
 The expected answers have the form of published answers of DeepSeek-OCR. They were not compared with answers to these
-images: no weights were available.
+images: no weights were available. Therefore, until `twopass accept` has passed, a worker that misreads one serves, and
+no document that it reads is a success.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from functools import partial
 import structlog
 
 from twopass.document import Box, Canary, Element, enclose
+from twopass.engines import accepted
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling
 from twopass.errors import Code, EngineError
 from twopass.families import agreement
@@ -78,7 +81,10 @@ class Check:
 
 
 async def check(engine: Engine, family: Family, page_pool: PagePool, settings: Settings) -> Canary | None:
-    """Run the test. Returns what documents record about it; None if the engine needs no test. Raises EngineError."""
+    """Run the test. Returns what documents record about it; None if the engine needs no test.
+
+    Raises EngineError if the engine does not answer, or if a model that should read the images misreads one.
+    """
     question = family.canary if engine.needs_canary else None
     if question is None:
         return None
@@ -98,8 +104,10 @@ async def check(engine: Engine, family: Family, page_pool: PagePool, settings: S
         message = f"no answer to the test images within {settings.canary_timeout_s:g} s; the GPU may hang"
         message = f"{''.join(sorted(silent))}{message}: replace the worker, or raise CANARY_TIMEOUT_S"
         raise EngineError(Code.CANARY, message) from None
-    for reader, one, answer in answers:
-        _require_no_fault(one, answer.result(), _name_gpus(reader) if engine.members else "")
+    places = (_name_gpus(reader) if engine.members else "" for reader, *_ in answers)
+    faults = (_find_fault(one, answer.result(), place) for (_, one, answer), place in zip(answers, places, strict=True))
+    if fault := next(filter(None, faults), None):
+        return await _refuse_or_report(fault, settings)
     if wants_ban and not engine.has_ngram_ban:
         log.warning("the engine has no n-gram ban: more answers will loop")
     log.info("canary passed", seconds=[round(answer.result().seconds, 3) for *_, answer in answers])
@@ -146,11 +154,21 @@ def _name_gpus(engine: Engine) -> str:
     return "".join(f"GPU {status.gpus}: " for status in engine.statuses)
 
 
-def _require_no_fault(check: Check, completion: Completion, place: str) -> None:
+def _find_fault(check: Check, completion: Completion, place: str) -> str | None:
     if fault := check.find_fault(completion):
         answer = " ".join(completion.text.split())[:_SHOWN]
-        message = f"{place}{fault}: the model answered '{answer}' ({completion.finish_reason}); {check.advice}"
-        raise EngineError(Code.CANARY, message)
+        return f"{place}{fault}: the model answered '{answer}' ({completion.finish_reason}); {check.advice}"
+    return None
+
+
+async def _refuse_or_report(fault: str, settings: Settings) -> Canary:
+    """Refuse to serve if the model was seen to read with these weights and versions; else nobody knows if it can."""
+    is_accepted = await asyncio.to_thread(accepted.find, settings) is not None
+    if is_accepted or settings.canary == "enforce":
+        raise EngineError(Code.CANARY, fault)
+    consequence = "no document is a success until `twopass accept` has passed; then, such a worker does not serve"
+    log.error("canary misread", reason=fault, consequence=consequence)
+    return Canary.MISREAD
 
 
 def _find_form_fault(completion: Completion) -> str | None:

@@ -143,9 +143,9 @@ def prepare_environment(caches: str | Path | None, gpu_ids: Sequence[str] = ()) 
     return gpus
 
 
-def find_cache_folder(engine_cache: str) -> Path:
+def find_cache_folder(engine_cache: str | None) -> Path:
     """Where compiled code is on this machine: for a bucket, always at one place, because its files contain paths."""
-    if not locations.is_uri(engine_cache):
+    if engine_cache and not locations.is_uri(engine_cache):
         return Path(engine_cache)
     return IMAGE_CACHES if os.access(IMAGE_CACHES, os.W_OK) else Path(os.path.expanduser(OWN_CACHES))
 
