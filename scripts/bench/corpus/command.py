@@ -6,7 +6,6 @@ process, in the virtual environment whose Python is given; a reader that is not 
 
     python -m scripts.bench corpus FOLDER --reader twopass --reader docling=/venvs/docling/bin/python
 
---words prints the comparison of words, order and running headers with pymupdf4llm instead: see layer_words.py.
 --tables scores tables instead: those of FOLDER, where pdfs/ has documents and truth/ their cells, and drawn ones.
 """
 
@@ -44,14 +43,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="keep the PDFs and the readings; a reading in it is used again"
     )
-    parser.add_argument("--words", action="store_true", help="words against the text layer of FOLDER's files")
     parser.add_argument("--tables", action="store_true", help="tables against right cells, of FOLDER and drawn ones")
     options = parser.parse_args(arguments)
-    if (options.words or options.tables) and not options.folder:
-        parser.error("--words and --tables need a FOLDER")
-    if options.words:
-        print_words(options.folder, options.pages)
-        return
+    if options.tables and not options.folder:
+        parser.error("--tables needs a FOLDER")
     with tempfile.TemporaryDirectory() as temporary:
         if options.tables:
             readers = options.reader or [Reader(name, limit_s=TABLES_LIMIT_S) for name in OF_TABLES]
@@ -59,14 +54,6 @@ def main(arguments: Sequence[str]) -> None:
             return
         readers = options.reader or [Reader(name) for name in OWN]
         compare(options.folder, readers, options.pages, options.misses, options.output or Path(temporary))
-
-
-def print_words(folder: Path, pages: int) -> None:
-    from scripts.bench.corpus import layer_words
-
-    rows = [row for file in sorted(folder.glob("*.pdf")) for row in layer_words.compare_file(file, pages)]
-    title = "Words and order against the text layer; ours, then pymupdf4llm's"
-    print(scores.render(title, layer_words.COLUMNS, rows))
 
 
 def compare_tables(folder: Path, readers: Sequence[Reader], output: Path) -> None:
