@@ -185,6 +185,7 @@ HOMES = {
         "pages/own_ink.py",
         "pages/lying_fonts.py",
         "pages/ink.py",
+        "pages/strips.py",
     },
     "onnxruntime": {"engines/cpu/layout_regions.py"},
     "yake": {"text/keywords.py"},

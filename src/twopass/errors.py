@@ -86,7 +86,7 @@ class Code(StrEnum):
     RENDER_MEMORY = "RENDER_MEMORY", Retry.AT_ONCE, "the page needed too much memory"
     PIXEL_LIMIT = "PIXEL_LIMIT"
     ENGINE_REFUSED = "ENGINE_REFUSED", None, "the engine rejected the page"
-    UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT", None, "the engine cannot read this script"
+    UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT", None, "the engine cannot read the writing on it"
     DENSE_PAGE = "DENSE_PAGE"
     PARTS_OMITTED = "PARTS_OMITTED", None, "all that it shows was left out: annotations and form fields"
     NO_TEXT = "NO_TEXT"

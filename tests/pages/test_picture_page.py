@@ -123,3 +123,45 @@ def test_a_line_of_script_is_long_and_on_a_uniform_background() -> None:
     assert not ocr.is_line_of_script(print_like, make_line(100, 100, 40, 20))
     assert not ocr.is_line_of_script(draw_photograph(), make_line(100, 395, 200, 20))
     assert not ocr.is_line_of_script(print_like, make_line(2000, 2000, 200, 20))
+
+
+def draw_wave(page: pymupdf.Page, y: float, loop: float) -> None:
+    """A wavy line as of a pen, with loops."""
+    turns = np.arange(0, 60, 0.15)
+    x = 40 + turns * 3.6 + loop * np.cos(turns)
+    page.draw_polyline(list(zip(x.tolist(), (y + 9 * np.sin(turns)).tolist(), strict=True)), width=1.5)
+
+
+def draw_scribble(page: pymupdf.Page) -> None:
+    for number in range(3):
+        draw_wave(page, 80 + 60 * number, 0)
+
+
+def draw_signature(page: pymupdf.Page) -> None:
+    draw_wave(page, 200, 7)
+    page.draw_line((30, 225), (270, 218), width=1.5)
+
+
+def draw_boxes(page: pymupdf.Page) -> None:
+    for row in range(6):
+        for column in range(12):
+            x, y = 30 + 18 * column, 40 + 50 * row
+            page.draw_rect((x, y, x + 11, y + 11))
+
+
+def draw_hatching(page: pymupdf.Page) -> None:
+    for row in range(4):
+        for column in range(24):
+            x, y = 30 + 10 * column, 60 + 75 * row
+            page.draw_line((x, y), (x + 2 + column % 5, y + 25), width=1.5)
+
+
+@pytest.mark.parametrize("draw", [draw_scribble, draw_signature, draw_boxes, draw_hatching])
+def test_what_only_looks_like_lines_is_a_picture(draw: Callable[[pymupdf.Page], None]) -> None:
+    """The detector takes scribbles, signatures, boxes and hatching for lines; no script is called unreadable."""
+    array = draw_page(draw)
+
+    result = ocr.read(array)
+
+    assert not (result.lines or result.unreadable or result.lacks_lines)
+    assert picture_page.find_picture(to_pixels(array), 1) is not None

@@ -55,8 +55,9 @@ class Flag(StrEnum):
         is_of_page=True,
         warning=_Warning(
             Code.UNREADABLE_SCRIPT,
-            "some lines that only its pixels show were left out, because OCR is not sure of them; if they are in a "
-            "script other than Latin, Chinese or Japanese, install its language file of Tesseract or set TESSDATA_DIR",
+            "some lines that only its pixels show were left out, because OCR is not sure of them; if they are small or "
+            "blurred, raise dpi; if they are in a script other than Latin, Chinese or Japanese, install its language "
+            "file of Tesseract or set TESSDATA_DIR",
         ),
     )
     LACKS_ANNOTATIONS = _Row(

@@ -196,15 +196,17 @@ def read_lines(
     """
     pixels = array if sharp is None else sharp
     lines = _read_quads(array, quads, pixels)
-    script = [line for line in lines if is_line_of_script(array, line)]
     legible = find_legible(lines)
+    drawn = _find_drawings(array, [line for line in lines if not line.is_sure and line not in legible], pixels)
+    script = [line for line in lines if line not in drawn and is_line_of_script(array, line)]
     unsure = [line for line in script if not line.is_sure and line not in legible]
     read, found = dict[Corners, OcrLine](), None
     if tesseract and _is_text(unsure, MIN_TRIED_LENGTH):
         read, found = _read_other_script(array, lines, pixels, tesseract, language)
     if tesseract and not read and len(lines) <= MAX_SIGN_LINES:
         read, found = _read_sign(array, lines, pixels, tesseract, language)
-    doubted = [line for line in _find_doubted(array, lines, pixels, tesseract) if line.corners not in read]
+    written = [line for line in lines if line not in drawn]
+    doubted = [line for line in _find_doubted(array, written, pixels, tesseract) if line.corners not in read]
     if not script and not read and not doubted:  # a picture: what little was read in it may be shapes
         kept, left_out, unreadable = [line for line in lines if line.is_sure], [], False
     else:
@@ -214,7 +216,7 @@ def read_lines(
         kept = [line for line in lines if line in legible or line.corners in read or line in trusted]
         left_out = [line for line in unsure if line not in kept]
         left_out = left_out if _is_text(left_out) or _is_sign(left_out, script) else []
-    overlooked = _find_overlooked(array, lines, kept)
+    overlooked = _find_overlooked(array, written, kept)
     unread = [line.corners for line in lines if any(line in some for some in (left_out, doubted, overlooked))]
     return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, tuple(unread), found)
 
@@ -302,7 +304,15 @@ def detect_quickly(array: Array) -> list[Corners]:
 
 def detects_script(array: Array) -> bool:
     """Whether the detector sees any line of script in any language. Shapes in photographs and drawings do not count."""
-    return any(is_line_of_script(array, OcrLine(quad, "", 0.0)) for quad in detect_lines(array))
+    lines = [line for quad in detect_lines(array) if is_line_of_script(array, line := OcrLine(quad, "", 0.0))]
+    return len(_find_drawings(array, lines, array)) < len(lines)
+
+
+def _find_drawings(array: Array, lines: Sequence[OcrLine], pixels: Array) -> list[OcrLine]:
+    """Those of the lines that look like no writing: scribbles, signatures, rows of boxes."""
+    long = [line for line in lines if line.length >= LONG_LINE * line.height]
+    cut = _cut_lines(pixels, [line.corners for line in long], pixels.shape[0] / array.shape[0])
+    return [line for line, is_writing in zip(long, strips.show_writing(cut), strict=True) if not is_writing]
 
 
 def is_line_of_script(array: Array, line: OcrLine, min_length: float = LONG_LINE) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,12 @@ TRIM_SHARE = 0.3  # of a strip's height at the top and at the bottom, where a ne
 DARKEST = 0.98  # quantile of the contrast: lines have more dark pixels than 2 %
 LETTER_SPAN = 0.3  # of a strip's height, from its highest to its lowest ink: rules, dashes and leaders have less
 LETTER_REACH = 0.7  # of a strip's height: Chinese characters are the widest, half of one is 0.5
+PIECE_SIZE = 0.2  # of a strip's height: dots and grain have less
+MIN_PIECES = 0.5  # for each height of a strip but two: scribbles have 0.1-0.3, Hindi and Bengali 0.6-1.3
+MAX_PIECE = 0.4  # of a strip's length: scribbles have 0.9-1.0, one word of few 0.3
+MAX_WORD = 3.0  # heights: words whose letters are joined have 1.3-3.1
+SAME_SHAPE = 0.3  # logarithm of ink and height: pieces that differ by less are alike
+MANY_PIECES, MIN_SHAPES = 12, 4  # hatching, boxes and dots have 2 or 3 shapes, a Thai sign 5, text 8 and more
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,43 @@ def measure_coverage(strip: Array, letters: Sequence[float]) -> float:
         return float(not columns.size)
     distances = np.abs(columns[:, None] - np.asarray(letters)[None, :]).min(axis=1)
     return float((distances <= LETTER_REACH * height).mean())
+
+
+def show_writing(strips: Sequence[Array]) -> list[bool]:
+    """Whether each strip of a page shows letters or words: many separate pieces, of many shapes.
+
+    A scribble, a signature or a diagram is one long piece; hatching and boxes repeat one shape.
+    """
+    pieces = [_find_pieces(strip) for strip in strips]
+    divided = [_is_divided(own, strip) for own, strip in zip(pieces, strips, strict=True)]
+    shapes = [_round_shape(piece) for own, is_one in zip(pieces, divided, strict=True) if is_one for piece in own]
+    is_varied = len(shapes) < MANY_PIECES or len(set(shapes)) >= MIN_SHAPES
+    return [is_one and is_varied for is_one in divided]
+
+
+def _find_pieces(strip: Array) -> list[tuple[int, int, int]]:
+    """The width, height and inked pixels of each connected piece of ink that is no dot."""
+    import cv2  # only scans need it
+
+    if not strip.size:
+        return []
+    ink = _find_ink(strip).astype(np.uint8)
+    ink[ink.mean(axis=1) >= RULE_LENGTH] = 0  # the rule under a line
+    boxes = cv2.connectedComponentsWithStats(ink, connectivity=8)[2][1:]
+    least = PIECE_SIZE * strip.shape[0]
+    return [(width, height, ink) for _, _, width, height, ink in boxes.tolist() if max(width, height) >= least]
+
+
+def _is_divided(pieces: Sequence[tuple[int, int, int]], strip: Array) -> bool:
+    height, length = strip.shape[:2]
+    widest = max((width for width, _, _ in pieces), default=length)
+    return bool(
+        len(pieces) >= MIN_PIECES * (length / height - 2) and widest <= max(MAX_PIECE * length, MAX_WORD * height)
+    )
+
+
+def _round_shape(piece: tuple[int, int, int]) -> tuple[int, int]:
+    return round(math.log(piece[2]) / SAME_SHAPE), round(math.log(piece[1]) / SAME_SHAPE)
 
 
 def _measure_contrast(strip: Array) -> tuple[_Contrast, float]:

@@ -59,8 +59,9 @@ _EXPLANATIONS = {
     Code.UNGROUNDED: "the answer has no boxes; another mode may help",
     Code.ENGINE_REFUSED: "the engine rejected the prompt; see its log",
     Code.REGIONS_UNREAD: "none of its regions was read; raise dpi, or see the worker's log",
-    Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read here: it reads Latin, Chinese and "
-    "Japanese; install a language file of Tesseract, such as Debian's tesseract-ocr-kor, or set TESSDATA_DIR",
+    Code.UNREADABLE_SCRIPT: "it shows writing that the cpu engine cannot read here; if it is small, blurred or "
+    "handwritten, raise dpi or scan it again; if it is in a script other than Latin, Chinese or Japanese, install its "
+    "language file of Tesseract, such as Debian's tesseract-ocr-tha for Thai, or set TESSDATA_DIR",
 }
 
 
