@@ -22,7 +22,7 @@ import pymupdf
 import pytest
 
 from tests import ROOT
-from tests.fakes import s3
+from tests.fakes import office_files, s3
 from tests.fakes.children import read_commands
 from tests.fakes.queue import LoopbackQueue, Outcome, Worker
 from twopass.page_range import PageRange
@@ -343,6 +343,25 @@ def test_a_local_run_with_json_logs_writes_objects(tmp_path: Path) -> None:
     *_, last = (json.loads(line) for line in process.stderr.splitlines())
     assert (last["message"], last["status"], last["documents"][0]["pages"]) == ("job finished", "success", {"read": 2})
     assert "rebuilt in 1934" not in process.stderr + process.stdout
+
+
+def test_an_office_file_is_a_source_of_jobs(tmp_path: Path) -> None:
+    """LibreOffice converts it in the worker; the artefacts are those of any document."""
+    (tmp_path / "report.odt").write_bytes(office_files.make_odf("text"))
+    job = json.dumps({"input": {"source": "report.odt", "output": "out"}})
+
+    process = subprocess.run(
+        [*HANDLER, "--test_input", job],
+        cwd=tmp_path,
+        env=make_environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert process.returncode == 0, process.stderr
+    (markdown,) = tmp_path.glob("out/report-*/document.md")
+    assert office_files.SENTENCE in markdown.read_text()
 
 
 def test_a_failed_local_job_exits_with_code_1(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from scripts.bench import damaged_pages
-from tests.fakes import s3
+from tests.fakes import office_files, s3
 from tests.fakes.children import find_children
 from tests.server.conftest import KEY, Server, build_pdf, iterate_events, read_events, run_server
 from twopass.errors import Code
@@ -56,6 +56,16 @@ def test_a_job_that_is_waited_for_is_answered_with_its_result(server: Server) ->
 
     assert answer.status_code == 200
     assert "rebuilt in 1934" in answer.json()["result"]["documents"][0]["inline"]["markdown"]
+
+
+def test_an_office_file_is_uploaded_as_a_pdf_is(server: Server) -> None:
+    """LibreOffice converts it; the document has the name and type of what was sent."""
+    answer = server.send(office_files.make_odf("text"), "report.odt", '{"inline": ["markdown", "docjson"]}', wait_s=90)
+
+    inline = answer.json()["result"]["documents"][0]["inline"]
+    assert office_files.SENTENCE in inline["markdown"]
+    assert inline["docjson"]["source"]["uri"] == "upload:///report.odt"
+    assert inline["docjson"]["source"]["mime"] == "application/vnd.oasis.opendocument.text"
 
 
 def test_events_tell_every_page_once_and_end_with_the_result(server: Server) -> None:
