@@ -158,6 +158,16 @@ def test_latin_words_in_lines_of_another_script_are_read(language: str) -> None:
     assert not answer["unreadable_script"] and "lacks_lines" not in answer
 
 
+@needs("kor", "eng")
+def test_latin_words_beside_hangul_keep_their_places_and_spaces() -> None:
+    """The blanks left by Latin words are no gaps between columns, and a narrow space beside one is a space."""
+    answer = read(draw(MIXED["kor"], size=14))
+
+    words = " ".join(line["text"] for box in answer["boxes"] for line in box["lines"])
+    assert "OECD와 World Bank 자료에 따르면 비용이 12% 증가했다. SCADA" in words
+    assert "Grundfos 펌프를 제어하고 Microsoft" in words
+
+
 def draw_sign(text: str, light: bool = False) -> Array:
     """A few large letters, as on a sign, in black on white or light on dark."""
     css = f"font-size:40pt;text-align:center;margin:0;color:{'white' if light else 'black'}"

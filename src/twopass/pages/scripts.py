@@ -21,6 +21,7 @@ from twopass.pages.tesseract import Glyph, TesseractFailed
 # ---- spaces and Latin words of Korean lines ----
 
 GAP_SHARE = 0.4  # of the distance of Hangul letters: gaps in words have 0.0 to 0.35, spaces 0.45 and more
+MIXED_GAP_SHARE = 0.3  # between a Latin word and Hangul
 LATIN_GAP_SHARE = 0.7  # between digits or Latin letters, which fonts for Hangul set wide
 WORD_GAP = 0.2  # of a strip's height: words are further apart, most letters of a word nearer
 MIN_LATIN_LETTERS = 2  # of a Latin word: RapidOCR sees single ones in Hangul
@@ -140,6 +141,8 @@ def _find_space(one: Glyph, other: Glyph) -> float:
     """How wide a gap must be to be a space, in distances of Hangul letters."""
     if len(one.text) > 1 and len(other.text) > 1:
         return 0.0  # Latin words
+    if len(one.text) > 1 or len(other.text) > 1:
+        return MIXED_GAP_SHARE
     is_narrow = one.text.isascii() and other.text.isascii() and (one.text + other.text).isalnum()
     return LATIN_GAP_SHARE if is_narrow else GAP_SHARE
 
@@ -338,7 +341,8 @@ def _read_korean(
 ) -> list[str | None]:
     """Read Korean strips without their Latin words, and put these back into the text."""
     blanked = [_blank(strip, own) for strip, own in zip(strips, words, strict=True)]
-    lines = _recognise_or_warn(engine, [trim(strip) for strip in blanked], name, HEIGHT)
+    # One by one: in a stack, Tesseract takes the blanks in place of Latin words for gaps between columns.
+    lines = [line for strip in blanked for line in _recognise_or_warn(engine, [trim(strip)], name, HEIGHT)]
     texts: list[str | None] = []
     for pieces, strip, own in zip(lines, strips, words, strict=True):
         glyphs = [glyph for piece in pieces for glyph in piece]
