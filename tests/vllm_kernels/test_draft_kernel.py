@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from vllm.sampling_params import SamplingParams
@@ -54,7 +55,7 @@ class Runner:
         self.states.total_len.gpu[slot] = start + len(tokens)
 
     def propose(self, slots: list[int], fresh: list[int]) -> list[list[int]]:
-        batch = SimpleNamespace(num_reqs=len(slots), idx_mapping=torch.tensor(slots))
+        batch = SimpleNamespace(num_reqs=len(slots), idx_mapping=torch.tensor(slots), idx_mapping_np=np.array(slots))
         drafts = self.speculator.propose(batch, None, None, None, None, torch.tensor(fresh, **INTEGERS))
         rows: list[list[int]] = drafts.tolist()
         return rows
@@ -65,6 +66,7 @@ def test_drafts_equal_their_definition(seed: int) -> None:
     """Of requests with and without a text, in any order, with any number of new tokens, and in slots used before."""
     rng = random.Random(seed)
     runner = Runner(rng.choice((1, 3, 4, 6)))
+    runner.propose([0], [0])
     requests = [draw_request(rng) for _ in range(SLOTS)]
     for slot, request in enumerate(requests):
         runner.add(slot, request)
@@ -81,7 +83,7 @@ def test_drafts_equal_their_definition(seed: int) -> None:
         proposed = runner.propose(slots, fresh)
         for slot, new, drafts in zip(slots, fresh, proposed, strict=True):
             request = requests[slot]
-            if not new:  # its prompt is not complete
+            if not new or not any(requests[other].text for other in slots):  # its prompt is not complete; see below
                 continue
             expected, request.cursor = find_draft(
                 request.text, request.cursor, request.output, new, runner.count, {1, 2}
@@ -109,6 +111,22 @@ def test_a_dummy_run_needs_no_requests() -> None:
     drafts = Runner(4).speculator.propose(SimpleNamespace(num_reqs=3), *[None] * 4, None, dummy_run=True)  # type: ignore[arg-type]
 
     assert drafts.tolist() == [[0] * 4] * 3
+
+
+def test_nothing_is_searched_for_a_batch_without_a_text() -> None:
+    """Nobody verifies its drafts. The first call searches all the same: it compiles the kernels, at vLLM's start."""
+    runner = Runner(4)
+    runner.add(0, Request([], 5))
+    runner.add(1, Request([7, 8, 9, 10], 5))
+    runner.accept(0, Request([], 5), [3, 4, 3])
+    runner.accept(1, Request([], 5), [7])
+
+    first, second = runner.propose([0], [1]), runner.propose([0], [1])
+    runner.accept(0, Request([], 5, [3, 4, 3]), [4])
+    third, both = runner.propose([0], [1]), runner.propose([0, 1], [1, 1])
+
+    assert first == second == third == [[4, 3, 3, 3]]
+    assert both == [[3, 4, 4, 4], [8, 9, 10, 7]]
 
 
 def test_numbers_are_tokens_of_digits_only() -> None:

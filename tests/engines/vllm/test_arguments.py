@@ -160,6 +160,15 @@ def test_graphs_and_steps_have_room_for_drafts() -> None:
     assert "speculative_config" not in without
 
 
+@pytest.mark.parametrize("sequences", [1, 5, 100, 512])
+def test_graphs_fit_steps_with_and_without_drafts(sequences: int) -> None:
+    """A full engine is not padded, whether all answers are drafted or none."""
+    with_drafts = set(cuda_graph_config(sequences, 4)["cudagraph_capture_sizes"])
+    without = cuda_graph_config(sequences)["cudagraph_capture_sizes"]
+
+    assert with_drafts == {*without, *(5 * size for size in without)}
+
+
 @pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])
 def test_cuda_graphs_cover_one_to_all_sequences(sequences: int) -> None:
     """The smallest graph is for one sequence, the largest for a full engine, and there are few in between."""

@@ -15,10 +15,11 @@ from tests import ROOT
 from tests.fakes.vllm_package import fit, write_function, write_package
 from twopass.engines.gpus import GpuInfo
 from twopass.engines.vllm import plugin
-from twopass.engines.vllm.arguments import build_arguments, choose_drafts
+from twopass.engines.vllm.arguments import NEEDED_FOR_DRAFTS, build_arguments, choose_drafts
 from twopass.engines.vllm.plugin import compatibility
 from twopass.engines.vllm.plugin.compatibility import (
     BAN,
+    DECODE_GRAPHS,
     DRAFTS,
     REPLACED,
     RESTARTS,
@@ -44,7 +45,7 @@ plugin.activate(lambda model: {"models": "changed"} if model == "paddleocr_vl" e
 print(vllm.registered)
 """
 FITTING = [fit(row) for row in REPLACED]
-OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS)
+OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS, DECODE_GRAPHS)
 
 
 def run(folder: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -89,6 +90,7 @@ DEPENDENT = [  # what is changed, and the models with which an engine on a GPU, 
     ("launch_core_engines", set(MODELS), set(MODELS)),
     ("Scheduler.schedule", set(MODELS), set(MODELS)),
     ("GPUModelRunner.sample_tokens", {"deepseek_ocr", "deepseek_ocr2"}, set()),
+    ("CudaGraphManager.dispatch", {"deepseek_ocr", "deepseek_ocr2"}, set()),
     ("Sampler.add_request", PAGES, set()),
     ("process_dict_updates", set(), PAGES),
 ]
@@ -169,7 +171,7 @@ def test_vllms_own_code_runs_instead_of_a_part_that_does_not_fit(part: str, tmp_
 
     usual, changed = build([]), build([part])
 
-    drafts = set() if part == RESTARTS else {"speculative_config"}
+    drafts = {"speculative_config"} if part in NEEDED_FOR_DRAFTS else set()
     absent = {SCHEDULER: {"scheduler_cls"}, WORKER: {"worker_cls"}}.get(part, set())
     assert set(usual) - set(changed) == {*drafts, *absent}
     assert (changed["logits_processors"] == [plugin.STOCK_NGRAM]) == (part == BAN)

@@ -147,13 +147,16 @@ def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
 
     Without drafts, a step that prefills a page has more tokens than any graph, so graphs are for decoding only. With
     drafts, a request may have any number of tokens in a step from one to 1 + `drafts`: graphs of any batch are needed,
-    and a page alone is prefilled by one of them, too. Where vLLM's attention cannot have them (FlashAttention 2,
-    FlashInfer), vLLM itself captures piecewise graphs for such batches.
+    and a page alone is prefilled by one of them, too. There are sizes for requests that all have drafts and for
+    requests of which none has; decode_graphs.py divides them among both kinds of steps. Where vLLM's attention cannot
+    have graphs of any batch (FlashAttention 2, FlashInfer), vLLM itself captures piecewise graphs for such batches.
     """
-    sizes = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
+    counts = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
     return {
         "cudagraph_mode": "FULL" if drafts else "FULL_DECODE_ONLY",
-        "cudagraph_capture_sizes": sorted((1 + drafts) * size for size in sizes if size <= sequences),
+        "cudagraph_capture_sizes": sorted(
+            {count * tokens for count in counts if count <= sequences for tokens in (1, 1 + drafts)}
+        ),
     }
 
 

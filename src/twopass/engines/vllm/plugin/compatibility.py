@@ -22,12 +22,14 @@ HASH_DIGITS = 12
 # Parts of the plugin. Without the first two, there is no engine; the others can be replaced by vLLM's own code.
 MODELS, START = "models", "start"
 SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS = "scheduler", "worker", "drafts", "ngram_ban", "restarts"
+DECODE_GRAPHS = "decode_graphs"
 REQUIRED = (MODELS, START)
 INSTEAD: Mapping[str, str] = {
     SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message, answers are not drafted",
     WORKER: "vLLM's worker: the start is not timed or repeated without CUDA graphs, and answers are not drafted",
     DRAFTS: "no speculative decoding",
     RESTARTS: "a core that replaces a dead one imports vLLM again, which takes twice as long",
+    DECODE_GRAPHS: "CUDA graphs for any step: answers without drafts take longer while drafts are on",
     BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
 }
 
@@ -39,6 +41,7 @@ _SCHEDULER, _ASYNC = "v1/core/sched/scheduler.py", "v1/core/sched/async_schedule
 _WORKER, _RUNNER = "v1/worker/gpu_worker.py", "v1/worker/gpu/model_runner.py"
 _BATCH, _REJECTION = "v1/worker/gpu/input_batch.py", "v1/worker/gpu/spec_decode/rejection_sampler.py"
 _LOGITS = "v1/worker/gpu/sample/logits_processor/interface.py"
+_GRAPHS = "v1/worker/gpu/cudagraph_utils.py"
 _RUNNER_OF_CPUS, _RUNNER_OF_GPUS = "v1/sample/", "v1/worker/gpu/"
 
 # The models whose classes depend on a row.
@@ -66,7 +69,9 @@ class Replaced(NamedTuple):
     def is_used(self, model: str, has_gpu: bool) -> bool:
         """Whether an engine with this model depends on it: vLLM has one model runner for GPUs, another for CPUs."""
         row = MODEL_ROWS[model]
-        has_part = {DRAFTS: row.is_drafted and has_gpu, BAN: row.has_ngram_ban}.get(self.part, True)
+        is_drafted = row.is_drafted and has_gpu
+        conditions = {DRAFTS: is_drafted, DECODE_GRAPHS: is_drafted, BAN: row.has_ngram_ban}
+        has_part = conditions.get(self.part, True)
         has_runner = not self.file.startswith(_RUNNER_OF_CPUS if has_gpu else _RUNNER_OF_GPUS)
         return has_part and has_runner and (not self.models or model in self.models)
 
@@ -149,6 +154,18 @@ REPLACED = (
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/speculator.py", "BaseSpeculator", ("2c6d4fa7dc2e",)),
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/ngram/speculator.py", "NgramGPUSpeculator.propose", ("bc290a6f9eaf",)),
     Replaced(DRAFTS, "v1/worker/gpu/states.py", "RequestState.__init__", ("f7f6d85a7f15",)),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "BatchExecutionDescriptor", ("8e506b7a9ed0",)),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "_is_compatible", ("632d7dc5ac59",)),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "CudaGraphManager.__init__", ("9230835dedee",)),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "CudaGraphManager._init_candidates", ("6d274dc3a02f",)),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "CudaGraphManager.capture", ("94d91d7311c7",)),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "CudaGraphManager.dispatch", ("5641324adf70",)),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "ModelCudaGraphManager.capture", ("a006c9369733", "7edf4087acd7")),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "prepare_inputs_to_capture", ("e4ebddcea1f7", "eab726a5fcba")),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "profile_cudagraph_memory", ("fa7042aec98c", "9fc5e1286d87")),
+    Replaced(DECODE_GRAPHS, _BATCH, "InputBatch.make_dummy", ("ae9c07fe6d19",)),
+    Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.execute_model", ("1b0c75387779", "5f8d96133dd0")),
+    Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.gather_batch_req_state", ("7cdfd392a83f",)),
     Replaced(RESTARTS, "v1/engine/utils.py", "CoreEngineProcManager.__init__", ("b7b386e0f08c", "847a7f54bf77")),
     Replaced(BAN, _LOGITS, "LogitsProcessor", ("d8e18f158e70",)),
     Replaced(BAN, _LOGITS, "LogitsContext", ("6b0b677dd145",)),
@@ -165,6 +182,11 @@ REPLACED = (
 def find_changed_parts(model: str, has_gpu: bool = True) -> Mapping[str, str]:
     """The parts of an engine with this model that the installed vLLM does not fit, with the reason."""
     return _join_problems((row for row in REPLACED if row.is_used(model, has_gpu)), _find_installed_problem)
+
+
+def fits(part: str) -> bool:
+    """Whether the installed vLLM fits a part that is the same for all models."""
+    return not any(_find_installed_problem(row) for row in REPLACED if row.part == part)
 
 
 def compare(folder: Path, replaced: Iterable[Replaced]) -> Mapping[str, str]:

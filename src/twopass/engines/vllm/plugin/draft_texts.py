@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from vllm.utils.torch_utils import async_tensor_h2d
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsContext, LogitsProcessor, LogitsProcRequestState
@@ -21,6 +22,7 @@ class DraftTexts(LogitsProcessor):
         size, device = req_states.max_num_reqs, req_states.device
         self.tokens = torch.zeros((size, MAX_TOKENS), dtype=torch.int32, device=device)
         self.lengths = torch.zeros(size, dtype=torch.int32, device=device)
+        self.is_present = np.zeros(size, dtype=bool)  # on the CPU: whether a slot's request has a text
         self.cursors = torch.zeros(size, dtype=torch.int32, device=device)  # where the answer is in the text
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
@@ -28,6 +30,7 @@ class DraftTexts(LogitsProcessor):
         if tokens:
             async_tensor_h2d(torch.frombuffer(tokens, dtype=torch.int32), out=self.tokens[req_idx, : len(tokens)])
         self.lengths[req_idx] = len(tokens)
+        self.is_present[req_idx] = len(tokens) > 0
         self.cursors[req_idx] = 0
         return False
 

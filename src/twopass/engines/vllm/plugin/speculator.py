@@ -140,6 +140,7 @@ class TextSpeculator(BaseSpeculator):
         self._blocks = self._text_blocks + triton.cdiv(states.max_model_len, BLOCK)
         self._scores = torch.zeros((requests, self._blocks), dtype=torch.int32, device=device)
         self._drafts = torch.zeros((requests, count), dtype=torch.int64, device=device)
+        self._has_searched = False
 
     def init_cudagraph_manager(self, cudagraph_mode: Any) -> None:
         pass
@@ -154,11 +155,14 @@ class TextSpeculator(BaseSpeculator):
         """Requests × count token ids, valid until the next call; the last token is repeated where there are fewer.
 
         In a dummy run, with which vLLM measures its memory, any ids. `num_sampled` is how many tokens each request got
-        in this step, at most `count` + 1.
+        in this step, at most `count` + 1. Nothing is searched for a batch without a text, whose drafts nobody verifies,
+        except in the first call: vLLM makes it at the start, and the kernels are compiled then.
         """
         if dummy_run:
             return self._drafts[: input_batch.num_reqs]
-        self._find(input_batch.idx_mapping, num_sampled)
+        if not self._has_searched or self._texts.is_present[input_batch.idx_mapping_np].any():
+            self._find(input_batch.idx_mapping, num_sampled)
+            self._has_searched = True
         return self._drafts[: len(input_batch.idx_mapping)]
 
     def _find(self, slots: torch.Tensor, num_sampled: torch.Tensor) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import kernels
-from twopass.engines.vllm.plugin import core_exit
+from twopass.engines.vllm.plugin import compatibility, core_exit, decode_graphs
 
 if current_platform.is_cpu():
     from vllm.v1.worker.cpu_worker import CPUWorker as Worker
@@ -35,13 +35,16 @@ class DraftingWorker(Worker):
     def load_model(self, *arguments: Any, **more: Any) -> None:
         """Replaces vLLM's n-gram speculator, for which `speculative_config` has asked.
 
-        CUDA graphs are captured twice, to measure their memory and then to stay; both report a failure.
+        CUDA graphs are captured twice, to measure their memory and then to stay; both have graphs for decoding and
+        report a failure.
         """
         super().load_model(*arguments, **more)
         self._end_stage("weights_s")
         self._capture_model = self.model_runner.capture_model
         self.model_runner.capture_model = self._capture_graphs
-        if self.use_v2_model_runner and self.vllm_config.num_speculative_tokens:
+        has_drafts = self.use_v2_model_runner and self.vllm_config.num_speculative_tokens > 0
+        self._adds_graphs = has_drafts and compatibility.fits(compatibility.DECODE_GRAPHS)
+        if has_drafts:
             self._replace_speculator()
 
     def _replace_speculator(self) -> None:
@@ -59,9 +62,9 @@ class DraftingWorker(Worker):
 
     def determine_available_memory(self) -> int:
         """Runs a trial step, which compiles the model or loads it compiled; vLLM skips it if memory is known."""
-        memory = int(super().determine_available_memory())
+        available = int(super().determine_available_memory())
         self._end_stage("profile_s")
-        return memory
+        return available
 
     def compile_or_warm_up_model(self) -> Any:
         """Compiles what is left, runs steps of several sizes, and captures the CUDA graphs, if the engine has any.
@@ -80,6 +83,8 @@ class DraftingWorker(Worker):
         return self._stage_ends
 
     def _capture_graphs(self, *arguments: Any, **more: Any) -> Any:
+        if self._adds_graphs:
+            decode_graphs.add_to(self.model_runner.cudagraph_manager)
         self._end_stage("kernels_s")  # of the last capture: the first one only measures, in the stage of the profile
         with core_exit.report_no_graphs():
             return self._capture_model(*arguments, **more)
