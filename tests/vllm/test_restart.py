@@ -322,8 +322,8 @@ class FullProcess(Process):
 
 
 async def test_a_core_that_ran_out_of_memory_gets_less_to_do() -> None:
-    """Half the sequences, less memory, no room for drafts of the other half, and CUDA graphs for no more sequences."""
-    tokens = {"max_num_batched_tokens": 2048 + 4 * 64, "speculative_config": build_speculative_config(4)}
+    """Half the sequences and tokens, less memory, no room for drafts of the other half, and fewer CUDA graphs."""
+    tokens = {"max_num_batched_tokens": 4096 + 4 * 64, "speculative_config": build_speculative_config(4)}
     engine = start(GRAPHS.model_copy(update={"max_num_seqs": 64}), process=FullProcess, **tokens)
     arguments = engine.core.arguments
 

@@ -169,6 +169,19 @@ def test_graphs_fit_steps_with_and_without_drafts(sequences: int) -> None:
     assert with_drafts == {*without, *(5 * size for size in without)}
 
 
+def test_after_an_out_of_memory_error_fewer_images_are_encoded_at_once() -> None:
+    """The encoder's batch follows from the tokens of a step without drafts; one image always fits."""
+    arguments = build_arguments(Settings(), Path("m"), PAGE_PRESETS["141"], drafts=4)
+
+    once = reduce_load(arguments, 1000)
+    often = once
+    for _ in range(8):
+        often = reduce_load(often, 1000)
+
+    assert once["max_num_batched_tokens"] == 4096 + 4 * 256
+    assert (often["max_num_seqs"], often["max_num_batched_tokens"]) == (1, 1000)
+
+
 @pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])
 def test_cuda_graphs_cover_one_to_all_sequences(sequences: int) -> None:
     """The smallest graph is for one sequence, the largest for a full engine, and there are few in between."""

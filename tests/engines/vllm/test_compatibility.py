@@ -21,6 +21,7 @@ from twopass.engines.vllm.plugin.compatibility import (
     BAN,
     DECODE_GRAPHS,
     DRAFTS,
+    MEMORY,
     REPLACED,
     RESTARTS,
     SCHEDULER,
@@ -45,7 +46,7 @@ plugin.activate(lambda model: {"models": "changed"} if model == "paddleocr_vl" e
 print(vllm.registered)
 """
 FITTING = [fit(row) for row in REPLACED]
-OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS, DECODE_GRAPHS)
+OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS, DECODE_GRAPHS, MEMORY)
 
 
 def run(folder: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -91,6 +92,7 @@ DEPENDENT = [  # what is changed, and the models with which an engine on a GPU, 
     ("Scheduler.schedule", set(MODELS), set(MODELS)),
     ("GPUModelRunner.sample_tokens", {"deepseek_ocr", "deepseek_ocr2"}, set()),
     ("CudaGraphManager.dispatch", {"deepseek_ocr", "deepseek_ocr2"}, set()),
+    ("GPUModelRunner.profile_run", set(MODELS), set()),
     ("Sampler.add_request", PAGES, set()),
     ("process_dict_updates", set(), PAGES),
 ]

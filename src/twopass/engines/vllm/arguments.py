@@ -163,11 +163,13 @@ def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
 def reduce_load(arguments: Mapping[str, Any], largest_image: int) -> dict[str, Any]:
     """The arguments of the next core after one that ran out of memory: half the sequences, less of the GPU's memory.
 
-    `largest_image` are the tokens for which a step needs room.
+    A step has half as many tokens besides drafts, so that half as many images are encoded at once. `largest_image` are
+    the tokens for which a step needs room.
     """
     sequences = max(1, arguments["max_num_seqs"] // 2)
     drafts = arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
-    tokens = arguments["max_num_batched_tokens"] - drafts * (arguments["max_num_seqs"] - sequences)
+    usual = arguments["max_num_batched_tokens"] - drafts * arguments["max_num_seqs"]
+    tokens = max(usual // 2, sequences) + drafts * sequences
     has_graphs, graphs = "compilation_config" in arguments, cuda_graph_config(sequences, drafts)
     return {
         **arguments,

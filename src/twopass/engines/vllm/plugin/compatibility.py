@@ -22,7 +22,7 @@ HASH_DIGITS = 12
 # Parts of the plugin. Without the first two, there is no engine; the others can be replaced by vLLM's own code.
 MODELS, START = "models", "start"
 SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS = "scheduler", "worker", "drafts", "ngram_ban", "restarts"
-DECODE_GRAPHS = "decode_graphs"
+DECODE_GRAPHS, MEMORY = "decode_graphs", "memory"
 REQUIRED = (MODELS, START)
 INSTEAD: Mapping[str, str] = {
     SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message, answers are not drafted",
@@ -30,6 +30,7 @@ INSTEAD: Mapping[str, str] = {
     DRAFTS: "no speculative decoding",
     RESTARTS: "a core that replaces a dead one imports vLLM again, which takes twice as long",
     DECODE_GRAPHS: "CUDA graphs for any step: answers without drafts take longer while drafts are on",
+    MEMORY: "vLLM's measure of memory, without images and drafts, and no limit for what it keeps of freed memory",
     BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
 }
 
@@ -70,7 +71,7 @@ class Replaced(NamedTuple):
         """Whether an engine with this model depends on it: vLLM has one model runner for GPUs, another for CPUs."""
         row = MODEL_ROWS[model]
         is_drafted = row.is_drafted and has_gpu
-        conditions = {DRAFTS: is_drafted, DECODE_GRAPHS: is_drafted, BAN: row.has_ngram_ban}
+        conditions = {DRAFTS: is_drafted, DECODE_GRAPHS: is_drafted, MEMORY: has_gpu, BAN: row.has_ngram_ban}
         has_part = conditions.get(self.part, True)
         has_runner = not self.file.startswith(_RUNNER_OF_CPUS if has_gpu else _RUNNER_OF_GPUS)
         return has_part and has_runner and (not self.models or model in self.models)
@@ -166,6 +167,10 @@ REPLACED = (
     Replaced(DECODE_GRAPHS, _BATCH, "InputBatch.make_dummy", ("ae9c07fe6d19",)),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.execute_model", ("1b0c75387779", "5f8d96133dd0")),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.gather_batch_req_state", ("7cdfd392a83f",)),
+    Replaced(MEMORY, _RUNNER, "GPUModelRunner.profile_run", ("3acb16627cd9",)),
+    Replaced(MEMORY, _RUNNER, "GPUModelRunner.sample", ("20088238536e",)),
+    Replaced(MEMORY, _REJECTION, "get_max_chunk_logits", ("8131e2405601",)),
+    Replaced(MEMORY, "utils/mem_utils.py", "memory_profiling", ("284569700fc8",)),
     Replaced(RESTARTS, "v1/engine/utils.py", "CoreEngineProcManager.__init__", ("b7b386e0f08c", "847a7f54bf77")),
     Replaced(BAN, _LOGITS, "LogitsProcessor", ("d8e18f158e70",)),
     Replaced(BAN, _LOGITS, "LogitsContext", ("6b0b677dd145",)),

@@ -61,6 +61,15 @@ class Encoder:
             results.append(Features(global_view[0], tiles, image.grid))
         return results
 
+    def try_largest(self, sides: Iterable[int], device: torch.device) -> None:
+        """Encode as many views of each side at once as ever happens, so that the memory for it can be measured.
+
+        With graphs, the largest ones are captured, and later ones have room in their memory.
+        """
+        for side in sides:
+            most, *_ = self._chunk_sizes(max(self._max_pixels // side**2, 1), side)
+            self._encode_chunk(torch.zeros((most, side, side, 3), dtype=torch.uint8, device=device))
+
     def _encode_same_size(self, views: Sequence[torch.Tensor]) -> Iterable[torch.Tensor]:
         together = torch.cat(tuple(views))
         chunks = together.split(self._chunk_sizes(len(together), together.shape[1]))

@@ -148,6 +148,10 @@ class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
         views = _collect_views(kwargs, self._shared_buffers, self.view_seperator.device)
         return [self._arrange(features) for features in self._encoder(views)]
 
+    def try_encoder(self) -> None:
+        """Take the memory of the largest batches of tiles and of pages, to be measured."""
+        self._encoder.try_largest(_list_sides(_DEEPSEEK_OCR), self.view_seperator.device)
+
     def _extract_features(self, pixels: torch.Tensor) -> torch.Tensor:
         sam = self._sam(pixels)
         clip = self.vision_model(pixels, sam)
@@ -188,6 +192,10 @@ class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
         views = _collect_views(kwargs, self._shared_buffers, self.view_seperator.device)
         return [self._arrange(features) for features in self._encoder(views)]
 
+    def try_encoder(self) -> None:
+        """Take the memory of the largest batches of tiles and of pages, to be measured."""
+        self._encoder.try_largest(_list_sides(_DEEPSEEK_OCR_2), self.view_seperator.device)
+
     def _arrange(self, features: Features) -> torch.Tensor:
         """One image's embeddings: those of the tiles, of the global view, and a separator."""
         return torch.cat((features.tiles.flatten(0, -2), features.global_view, self.view_seperator[None]))
@@ -203,6 +211,11 @@ def _build_encoder(encode: Encode, vllm_config: Any, graphs: bool) -> Encoder:
     # With tensor parallelism, CLIP communicates between GPUs, which a CUDA graph must not contain.
     is_single_gpu = vllm_config.parallel_config.tensor_parallel_size == 1
     return Encoder(encode, vllm_config.model_config.dtype, tokens, graphs and is_single_gpu and not eager)
+
+
+def _list_sides(spec: VisionSpec) -> set[int]:
+    """The sides of a tiled page's views; other modes have as many pixels in a batch."""
+    return {spec.tile_size, spec.modes[DEFAULT_MODE].base_size}
 
 
 def _collect_views(kwargs: Mapping[str, Any], shared_buffers: SharedBuffers, device: torch.device) -> list[ViewTensors]:

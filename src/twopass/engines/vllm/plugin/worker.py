@@ -10,7 +10,7 @@ from typing import Any
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import kernels
-from twopass.engines.vllm.plugin import compatibility, core_exit, decode_graphs
+from twopass.engines.vllm.plugin import compatibility, core_exit, decode_graphs, memory
 
 if current_platform.is_cpu():
     from vllm.v1.worker.cpu_worker import CPUWorker as Worker
@@ -42,6 +42,10 @@ class DraftingWorker(Worker):
         self._end_stage("weights_s")
         self._capture_model = self.model_runner.capture_model
         self.model_runner.capture_model = self._capture_graphs
+        self._measures_peaks = self.use_v2_model_runner and compatibility.fits(compatibility.MEMORY)
+        if self._measures_peaks:
+            self._profile_run = self.model_runner.profile_run
+            self.model_runner.profile_run = self._profile_peaks
         has_drafts = self.use_v2_model_runner and self.vllm_config.num_speculative_tokens > 0
         self._adds_graphs = has_drafts and compatibility.fits(compatibility.DECODE_GRAPHS)
         if has_drafts:
@@ -75,8 +79,14 @@ class DraftingWorker(Worker):
         if not current_platform.is_cpu():
             self.init_snapshot.free_memory -= self.init_snapshot.free_memory % FREE_MEMORY_STEP
         times = super().compile_or_warm_up_model()
+        if self._measures_peaks:
+            memory.limit_allocator(self.cache_config.gpu_memory_utilization, self.init_snapshot.free_memory)
         self._end_stage("graphs_s")
         return times
+
+    def _profile_peaks(self, *arguments: Any, **more: Any) -> None:
+        self._profile_run(*arguments, **more)
+        memory.try_peaks(self.model_runner)
 
     def stage_ends(self) -> dict[str, float]:
         """When each stage of the start ended. The clock is the same in all processes of a machine."""
