@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from scripts.bench.workload import (
     PAGE_PROMPT,
     PAGE_TOKENS,
     STREAM_INTERVAL,
+    WARM_UP_TOKENS,
     choose_load_format,
     list_processors,
     read_mix,
@@ -157,11 +159,13 @@ async def _measure_core(core: Any, options: Any, name: str) -> None:
         return count_tokens(pages[number % DISTINCT_PAGES], tokens)
 
     await measure_rate(pages, 1, 8)  # alone: otherwise all threads load a tokenizer at once, which takes minutes
-    await measure_rate(pages, min(64, options.pages), 8)
-    print_json(found={"pass1_500": {name: await measure_rate(pages, options.pages, PAGE_TOKENS)}})
-    await measure_rate(crops, min(64, options.crops), 8, CROP_PROMPT)
-    crops_per_s = await measure_rate(crops, options.crops // 2, CROP_TOKENS, CROP_PROMPT)
-    print_json(found={"crops_per_s": {name: crops_per_s}})
+    # As many sequences and rounds, and the same warm-up, as in the stage `twopass`.
+    await measure_rate(pages, options.sequences, WARM_UP_TOKENS)
+    rates = [await measure_rate(pages, options.pages, PAGE_TOKENS) for _ in range(options.rounds)]
+    print_json(found={"pass1_500": {name: statistics.median(rates)}})
+    await measure_rate(crops, min(options.sequences, options.crops), CROP_TOKENS, CROP_PROMPT)
+    rates = [await measure_rate(crops, options.crops, CROP_TOKENS, CROP_PROMPT) for _ in range(options.rounds + 1)]
+    print_json(found={"crops_per_s": {name: statistics.median(rates)}})
     decoder = await measure_decoder(core, options, {name.removesuffix("_async"): NGRAM_BAN})
     print_json(found={"decoder_tokens_per_s": decoder})
     lengths = [page["tokens"] for page in read_mix(options.mix_pages)]

@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     caches = options.json.with_suffix(".caches").absolute()
     results: Facts = {"image": _compile_for_image(caches), "environment": machine.describe(), "runs": []}
-    results |= {"commit": options.commit or machine.read_commit(), "python_s": round(machine.measure_python(), 2)}
+    results["commit"] = options.commit or machine.read_commit()
     # As after Ctrl-C: the running start is killed, too, or it would keep the GPU's memory.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     with local_s3.start_server() as endpoint:

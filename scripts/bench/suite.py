@@ -7,11 +7,11 @@ DIR has config.json and the tokenizer's files of deepseek-ai/DeepSeek-OCR (a meg
 has none, and always random in `encoder` and `transformers`. Lengths are forced (500 tokens a page, or
 docs/bench/mix.json), the n-gram ban is 30/90 on both sides, experts are chosen evenly. With --acceptance, `twopass`,
 `warm` and `job` decode speculatively, and vLLM simulates that each decoder step yields so many tokens; otherwise they
-decode without drafts.
+decode without drafts. With --scans, that share of the mix's pages has no text to draft from.
 
 Every stage runs in a process of its own with a fresh engine; its results are merged into the JSON file, together with
-its options. All stages take about an hour on an H200; a slower GPU needs fewer --pages and --mix-pages or a higher
---limit-s:
+its options, if the file is of this machine or one like it. All stages take about an hour and a half on an H200; a
+slower GPU needs fewer --pages and --mix-pages or a higher --limit-s:
 
     twopass         the engine as jobs use it: pages, crops, the mix, the decoder alone; a start with empty caches
     warm            the start again in --starts fresh processes, with the caches that `twopass` filled
@@ -58,7 +58,7 @@ from scripts.bench.workload import ENVIRONMENT
 
 STAGES = ("twopass", "warm", "encoder", "job", "stock_async", "stock_v2", "stock_generate", "transformers")
 WHAT = ("pass1", "crops", "mix", "decoder")
-LIMIT_S, JOB_LIMIT_FACTOR = 900.0, 3  # of one stage; `job` takes longer
+LIMIT_S, LONG_STAGES, LONG_FACTOR = 900.0, ("job", "stock_async", "stock_v2"), 3  # of one stage; some take longer
 RENDERERS = 8  # threads that prepare images for stock vLLM, which take 0.12 s of a core per page
 JOB_OPTIONS = ("--jobs", "1", "2", "4", "--windows", "8", "32", "128", "512", "--ways", "pass2_all", "mode_auto")
 _MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the command `jobs`
@@ -67,7 +67,9 @@ _MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the com
     "stock_generate": baseline_stages.measure_generate, "transformers": baseline_stages.measure_transformers,
 }  # fmt: skip
 # Options in the JSON.
-RECORDED = ("sequences", "pages", "mix_pages", "crops", "rounds", "workers", "drafts", "acceptance", "starts")
+RECORDED = (
+    "sequences", "pages", "mix_pages", "scans", "crops", "rounds", "workers", "drafts", "acceptance", "starts",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -79,6 +81,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
     environment, commit = machine.describe(), options.commit or machine.read_commit()
+    if difference := machine.find_difference(results.get("environment"), environment):
+        sys.exit(f"{options.json} is of another machine, {difference}: name another file")
     results |= {"environment": environment, "commit": commit}
     asked = {name: getattr(options, name) for name in RECORDED}
     for stage in options.only or STAGES:
@@ -106,11 +110,11 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--what", nargs="+", choices=WHAT, default=WHAT, help="parts of the stage twopass")
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--renderers", type=int, default=RENDERERS, help="threads that prepare images for stock vLLM")
-    parser.add_argument(
-        "--limit-s", type=float, default=LIMIT_S, help=f"limit of one stage; {JOB_LIMIT_FACTOR} times that for job"
-    )
+    longer = f"{LONG_FACTOR} times that for {', '.join(LONG_STAGES)}"
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help=f"limit of one stage; {longer}")
     parser.add_argument("--pages", type=int, default=1024)
     parser.add_argument("--mix-pages", type=int, default=1536)
+    parser.add_argument("--scans", type=float, default=0.0, help="share of the mix's pages without text (default: 0)")
     parser.add_argument("--crops", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--starts", type=int, default=5, help="fresh processes of the stage warm")
@@ -123,7 +127,7 @@ def parse_options(arguments: Sequence[str]) -> Any:
 
 def _run_stage(stage: str, options: Any, arguments: Sequence[str]) -> dict[str, Any]:
     """Run a stage in its own process. If it fails or reaches its limit, return what it had printed until then."""
-    limit_s = options.limit_s * (JOB_LIMIT_FACTOR if stage == "job" else 1)
+    limit_s = options.limit_s * (LONG_FACTOR if stage in LONG_STAGES else 1)
     variables = {**ENVIRONMENT, **_locate_caches(options)}
     results: dict[str, Any] = {}
     with fresh_process.start(build_command(stage, options, arguments), variables, limit_s) as (lines, process):

@@ -16,10 +16,13 @@ from scripts.bench.workload import (
     CROP_SIDE,
     CROP_TOKENS,
     DISTINCT_PAGES,
+    DRAFT_TEXT,
     NGRAM_BAN,
     PAGE_TOKENS,
     STREAM_INTERVAL,
+    WARM_UP_TOKENS,
     add_draft,
+    is_scan,
     make_prompt,
     read_mix,
 )
@@ -67,7 +70,8 @@ def _start(options: Any, kind: str, measure: Callable[[Any, Sequence[Any], Any],
 async def _measure_parts(engine: Any, pages: Sequence[Any], options: Any) -> Facts:
     parts = {"pass1": _measure_pages, "crops": _measure_crops, "mix": _measure_mix, "decoder": _measure_decoder}
     results: Facts = {}
-    await _measure_rate(engine, [make_prompt(pages[n % DISTINCT_PAGES], 60) for n in range(options.sequences)])
+    warm_up = [make_prompt(pages[n % DISTINCT_PAGES], WARM_UP_TOKENS) for n in range(options.sequences)]
+    await _measure_rate(engine, warm_up)
     for what in options.what:
         results |= await parts[what](engine, pages, options)
         print_json(found=results)
@@ -95,7 +99,8 @@ async def _measure_crops(engine: Any, pages: Sequence[Any], options: Any) -> Fac
 
 async def _measure_mix(engine: Any, pages: Sequence[Any], options: Any) -> Facts:
     def ask(number: int, tokens: int) -> AsyncIterator[int]:
-        return _count_tokens(engine, pages[number % DISTINCT_PAGES], tokens)
+        text = "" if is_scan(number, options.scans) else DRAFT_TEXT
+        return _count_tokens(engine, pages[number % DISTINCT_PAGES], tokens, text)
 
     lengths = [page["tokens"] for page in read_mix(options.mix_pages)]
     return {"pass1_mix": {"twopass": await measure_mix(ask, lengths, options.sequences)}}
@@ -113,7 +118,7 @@ async def _measure_rate(engine: Any, prompts: Sequence[Any]) -> float:
     return per_second(len(prompts), started)
 
 
-async def _count_tokens(engine: Any, pixels: Any, tokens: int) -> AsyncIterator[int]:
+async def _count_tokens(engine: Any, pixels: Any, tokens: int, draft: str) -> AsyncIterator[int]:
     """Yield how many tokens one answer has so far, each time the engine streams some."""
     counts: asyncio.Queue[int] = asyncio.Queue()
     streamed = iter(range(1, tokens + 1, STREAM_INTERVAL))
@@ -122,7 +127,7 @@ async def _count_tokens(engine: Any, pixels: Any, tokens: int) -> AsyncIterator[
         counts.put_nowait(next(streamed, tokens))
         return False  # no loop
 
-    answer = asyncio.create_task(engine.generate(make_prompt(pixels, tokens, loop_check=count)))
+    answer = asyncio.create_task(engine.generate(make_prompt(pixels, tokens, draft=draft, loop_check=count)))
     answer.add_done_callback(lambda _: counts.put_nowait(tokens))
     try:
         while (so_far := await counts.get()) < tokens:

@@ -18,6 +18,7 @@ PROMPT_TOKENS = 938  # of an A4 page in gundam mode
 PAGE_TOKENS = 500
 CROP_PROMPT = "<image>\nFree OCR."
 CROP_SIDE, CROP_TOKENS = 600, 60
+WARM_UP_TOKENS = 60  # of each of as many pages as there are sequences, before anything is measured
 DRAFT_TOKENS = 4  # what the engine verifies by default on an H200
 STREAM_INTERVAL = 128  # tokens between two outputs of a streamed answer; the default of the setting STREAM_INTERVAL
 NGRAM_BAN = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
@@ -32,6 +33,11 @@ def read_mix(count: int) -> list[dict[str, Any]]:
     """So many pages of docs/bench/mix.json, which starts over where it has fewer."""
     mix = json.loads(MIX_FILE.read_text())
     return [mix[number % len(mix)] for number in range(count)]
+
+
+def is_scan(number: int, share: float) -> bool:
+    """Whether page `number` is one of this share of pages that have no text to draft from, evenly spread."""
+    return int((number + 1) * share) > int(number * share)
 
 
 def list_processors(ban: str, has_drafts: bool = False) -> list[str]:
@@ -49,9 +55,11 @@ def choose_load_format(model_dir: Path) -> str:
     return "auto" if any(model_dir.glob("*.safetensors")) else "dummy"
 
 
-def make_prompt(pixels: Any, tokens: int, mode: str = "gundam", text: str = PAGE_PROMPT, **more: Any) -> Any:
+def make_prompt(
+    pixels: Any, tokens: int, mode: str = "gundam", text: str = PAGE_PROMPT, draft: str = DRAFT_TEXT, **more: Any
+) -> Any:
     """A prompt with an answer of so many tokens, for twopass's engine."""
     from twopass.engines.interface import Prompt, Sampling
 
     sampling = Sampling(max_tokens=tokens, ignore_eos=True)
-    return Prompt("p", text, pixels, mode=mode, sampling=sampling, draft=DRAFT_TEXT, **more)
+    return Prompt("p", text, pixels, mode=mode, sampling=sampling, draft=draft, **more)

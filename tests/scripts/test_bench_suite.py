@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts.bench import __main__, engine_setup, jobs, mix, options, suite, table, workload
+from scripts.bench import __main__, engine_setup, jobs, machine, mix, options, suite, table, workload
 from tests import ROOT
 from twopass.engines.vllm.arguments import DEFAULT_DRAFTS
 from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2
@@ -64,6 +64,31 @@ def test_new_results_are_merged_into_existing_ones() -> None:
         "encoder_ms": 10,
         "ready_s": {"warm": 16.6},
     }
+
+
+MACHINE = {"gpu": "H200, 580.1, 143771 MiB", "cores": 16, "versions": {"vllm": "0.33.0"}, "python_s": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({}, None),
+        ({"python_s": 1.6}, None),
+        ({"python_s": 2.5}, "python_s: 1.5, now 2.5"),
+        ({"gpu": "H100, 580.1, 81559 MiB"}, "gpu: H200, 580.1, 143771 MiB, now H100, 580.1, 81559 MiB"),
+    ],
+)
+def test_only_runs_of_like_machines_are_merged(change: dict[str, Any], difference: str | None) -> None:
+    """Card, driver and the speed of Python, which the core's thread follows; machines differ by a factor of two."""
+    assert machine.find_difference(MACHINE, MACHINE | change) == difference
+    assert machine.find_difference(None, MACHINE | change) is None
+
+
+def test_scans_are_spread_evenly() -> None:
+    """The engine has as large a share of them at any time."""
+    assert [workload.is_scan(number, 0.25) for number in range(8)] == [False, False, False, True] * 2
+    assert not any(workload.is_scan(number, 0.0) for number in range(100))
+    assert all(workload.is_scan(number, 1.0) for number in range(100))
 
 
 def test_starts_are_summarized_by_median_and_maximum() -> None:
