@@ -168,6 +168,7 @@ REPLACED = (
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.execute_model", ("1b0c75387779", "5f8d96133dd0")),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.gather_batch_req_state", ("7cdfd392a83f",)),
     Replaced(MEMORY, _RUNNER, "GPUModelRunner.profile_run", ("3acb16627cd9",)),
+    Replaced(MEMORY, _WORKER, "Worker._scoped_allocator_max_split", ("2eb7d41bb82f",)),
     Replaced(MEMORY, _RUNNER, "GPUModelRunner.sample", ("20088238536e",)),
     Replaced(MEMORY, _REJECTION, "get_max_chunk_logits", ("8131e2405601",)),
     Replaced(MEMORY, "utils/mem_utils.py", "memory_profiling", ("284569700fc8",)),

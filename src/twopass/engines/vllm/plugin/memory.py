@@ -9,6 +9,7 @@ import torch
 # Of the GPU's memory: what the allocator may have beyond the engine's share, for memory that was freed in pieces of the
 # wrong size. The presets' shares and this leave 5 % of the card free.
 FREED_SHARE = 0.05
+NO_SPLIT_LIMIT = 1 << 20  # megabytes; the allocator may split any block
 CONTEXT = 600 << 20  # bytes of a CUDA context, which this process has before it measures what is free
 
 

@@ -85,8 +85,10 @@ class DraftingWorker(Worker):
         return times
 
     def _profile_peaks(self, *arguments: Any, **more: Any) -> None:
+        """vLLM's profile keeps large free blocks whole, so that a CUDA graph's memory would have one for each size."""
         self._profile_run(*arguments, **more)
-        memory.try_peaks(self.model_runner)
+        with self._scoped_allocator_max_split(max_split_size_mb=memory.NO_SPLIT_LIMIT):
+            memory.try_peaks(self.model_runner)
 
     def stage_ends(self) -> dict[str, float]:
         """When each stage of the start ended. The clock is the same in all processes of a machine."""
