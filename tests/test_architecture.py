@@ -207,7 +207,7 @@ HOMES = {
     "typer": {"cli/"},
     "triton": {
         "engines/vllm/kernels.py",
-        *(f"engines/vllm/plugin/{name}.py" for name in ("ngram_kernel", "sam_kernel", "speculator")),
+        *(f"engines/vllm/plugin/{name}.py" for name in ("layer_norm", "ngram_kernel", "sam_kernel", "speculator")),
     },
 }
 

@@ -35,6 +35,7 @@ INSTEAD: Mapping[str, str] = {
 }
 
 _PROCESSOR, _ENCODER = "multimodal/processing/processor.py", "model_executor/models/deepencoder.py"
+_CLIP = "model_executor/models/clip.py"
 _OCR1_FILE, _OCR2_FILE = "model_executor/models/deepseek_ocr.py", "model_executor/models/deepseek_ocr2.py"
 _UNLIMITED_FILE, _PADDLE_FILE = "model_executor/models/unlimited_ocr.py", "model_executor/models/paddleocr_vl.py"
 _GLM4V, _GLM_FILE = "model_executor/models/glm4_1v.py", "model_executor/models/glm_ocr.py"
@@ -106,6 +107,11 @@ REPLACED = (
     Replaced(MODELS, _ENCODER, "ImageEncoderViT.forward", ("7053d1ce525b",), _TILED),
     Replaced(MODELS, _ENCODER, "ImageEncoderViT.get_abs_pos", ("2e5a5b12c443",), _TILED),
     Replaced(MODELS, _ENCODER, "Block.forward", ("6de63173984b",), _TILED),
+    Replaced(MODELS, _ENCODER, "MLPBlock", ("f6b63c9ae0cd",), _TILED),
+    Replaced(MODELS, _ENCODER, "LayerNorm2d", ("2f3d1cb5e304",), _TILED),
+    Replaced(MODELS, _ENCODER, "DeepCLIPVisionTransformer.forward", ("da80badc2235",), _OCR1_LIKE),
+    Replaced(MODELS, _CLIP, "CLIPEncoder.forward", ("904e590024f0",), _OCR1_LIKE),
+    Replaced(MODELS, _CLIP, "CLIPEncoderLayer.forward", ("fdd55712eafc",), _OCR1_LIKE),
     Replaced(MODELS, _ENCODER, "RelPosAttention.forward", ("e2de817f14e6",), _TILED),
     Replaced(MODELS, _ENCODER, "get_rel_pos", ("b0008058e288",), _TILED),
     Replaced(MODELS, _GLM_FILE, "GlmOcrForConditionalGeneration.__init__", ("6d18b37e35af",), _GLM),

@@ -22,6 +22,7 @@ from vllm.multimodal.processing import PromptReplacement
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import tiling
+from twopass.engines.vllm.plugin.clip import Clip
 from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, ViewTensors
 from twopass.engines.vllm.plugin.sam import Sam
 from twopass.engines.vllm.plugin.shared_images import BUFFER, SharedBuffers, ViewsRef
@@ -141,7 +142,7 @@ class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        self._sam, self._shared_buffers = Sam(self.sam_model), SharedBuffers()
+        self._sam, self._clip, self._shared_buffers = Sam(self.sam_model), Clip(self.vision_model), SharedBuffers()
         self._encoder = _build_encoder(self._extract_features, vllm_config, graphs=True)
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
@@ -154,7 +155,7 @@ class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
 
     def _extract_features(self, pixels: torch.Tensor) -> torch.Tensor:
         sam = self._sam(pixels)
-        clip = self.vision_model(pixels, sam)
+        clip = self._clip(pixels, sam)
         return self.projector(torch.cat((clip[:, 1:], sam.flatten(2).permute(0, 2, 1)), dim=-1))
 
     def _arrange(self, features: Features) -> torch.Tensor:
