@@ -13,7 +13,6 @@ The pages are read by the engine of the environment. What was read is kept in --
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -24,6 +23,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import twopass
+from scripts.bench.options import create_parser
 from twopass import Document
 from twopass.errors import TwopassError
 from twopass.format_options import FormatOptions, Furniture, Markdown, Tables
@@ -62,7 +62,7 @@ BENCHMARKS = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description="Write the predictions that a public benchmark scores.")
+    parser = create_parser("scripts.bench predict", __doc__)
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument("data", type=Path, help="the benchmark's folder")
     parser.add_argument("--output", type=Path, required=True, help="folder of the predictions")
