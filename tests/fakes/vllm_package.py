@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from twopass.engines.vllm.plugin.compatibility import Replaced, hash_source
+from twopass.engines.vllm.plugin.compatibility import Replaced, hash_code
 
 INIT = """
 __version__ = "0.0"
@@ -44,5 +45,5 @@ def write_function(name: str, indent: str, body: str = "return 1") -> str:
 
 def fit(row: Replaced) -> Replaced:
     """The row with the hash of what `write_package` writes for it."""
-    indent = "    " if "." in row.name else ""
-    return row._replace(hashes=(hash_source(write_function(row.name.rpartition(".")[2], indent)),))
+    (definition,) = ast.parse(write_function(row.name.rpartition(".")[2], "")).body
+    return row._replace(hashes=(hash_code(definition),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -51,17 +52,43 @@ def test_every_method_that_the_plugin_replaces_is_checked() -> None:
     assert not [(methods, model) for methods, model in replaced if not has_row(methods, model)]
 
 
-def test_a_comment_in_one_models_file_stops_that_model_only(tmp_path: Path) -> None:
-    """In a copy of vLLM's own files."""
+def copy_vllm(folder: Path) -> None:
+    """Copy vLLM's own files, as far as the table names them."""
     for file in {row.file for row in REPLACED}:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Path(vllm.__file__).parent / file, tmp_path / file)
-    path = tmp_path / "model_executor/models/paddleocr_vl.py"
-    path.write_text(re.sub(r"(?<=def embed_multimodal\()", "  # patched", path.read_text()))
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path(vllm.__file__).parent / file, folder / file)
 
-    found = {model: compare(tmp_path, [row for row in REPLACED if row.is_used(model, True)]) for model in MODELS}
 
-    assert [model for model, parts in found.items() if parts] == ["paddleocr_vl"]
+def patch_embedding(folder: Path, patch: str) -> None:
+    """Insert a line into the function of PaddleOCR-VL that embeds images."""
+    path = folder / "model_executor/models/paddleocr_vl.py"
+    path.write_text(re.sub(r"(?s)(def embed_multimodal\(.*?:\n)(?=        \w)", rf"\1{patch}\n", path.read_text()))
+    assert patch in path.read_text()
+
+
+def find_changed(folder: Path) -> dict[str, Mapping[str, str]]:
+    found = {model: compare(folder, [row for row in REPLACED if row.is_used(model, True)]) for model in MODELS}
+    return {model: parts for model, parts in found.items() if parts}
+
+
+@pytest.mark.parametrize("comment", ["        # patched", "# patched", '        """Patched."""'])
+def test_a_comment_changes_nothing(comment: str, tmp_path: Path) -> None:
+    """In a copy of vLLM's own files: neither for the model of that file nor for another one."""
+    copy_vllm(tmp_path)
+    patch_embedding(tmp_path, comment)
+
+    assert find_changed(tmp_path) == {}
+
+
+def test_a_changed_function_of_one_model_stops_that_model_only(tmp_path: Path) -> None:
+    """In a copy of vLLM's own files; the reason names the function."""
+    copy_vllm(tmp_path)
+    patch_embedding(tmp_path, "        self.is_patched = True")
+
+    changed = find_changed(tmp_path)
+
+    assert list(changed) == ["paddleocr_vl"]
+    assert "PaddleOCRVLForConditionalGeneration.embed_multimodal" in changed["paddleocr_vl"]["models"]
 
 
 @pytest.mark.parametrize("row", REPLACED, ids=str)
@@ -70,9 +97,10 @@ def test_a_function_that_vllm_changes_is_noticed(tmp_path: Path, row: Replaced) 
     path = tmp_path / row.file
     path.parent.mkdir(parents=True)
     shutil.copy(Path(vllm.__file__).parent / row.file, path)
-    before = compare(tmp_path, [row])
+    renamed = tmp_path / "renamed"
+    renamed.joinpath(row.file).parent.mkdir(parents=True)
     name = row.name.rpartition(".")[2]
-    path.write_text(re.sub(rf"(def|class) {name}\b", rf"\1 renamed_{name}", path.read_text()))
+    renamed.joinpath(row.file).write_text(re.sub(rf"(def|class) {name}\b", rf"\1 renamed_{name}", path.read_text()))
 
-    assert before == {}
-    assert compare(tmp_path, [row]) == {row.part: f"{row} is missing"}
+    assert compare(tmp_path, [row]) == {}
+    assert compare(renamed, [row]) == {row.part: f"{row} is missing"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -28,6 +29,7 @@ from twopass.engines.vllm.plugin.compatibility import (
     WORKER,
     Replaced,
     compare,
+    hash_code,
 )
 from twopass.models import MODELS, PAGE_PRESETS
 from twopass.settings import Settings
@@ -55,6 +57,11 @@ def run(folder: Path, code: str, **variables: str) -> subprocess.CompletedProces
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
 
 
+def hash_function(source: str) -> str:
+    (definition,) = ast.parse(source).body
+    return hash_code(definition)
+
+
 def test_a_vllm_with_all_functions_fits(tmp_path: Path) -> None:
     """Whatever its version is: what counts is the code that the plugin replaces and calls."""
     assert compare(write_package(tmp_path, FITTING), FITTING) == {}
@@ -70,12 +77,33 @@ def test_each_missing_function_is_noticed(tmp_path: Path, row: Replaced) -> None
 
 @pytest.mark.parametrize("row", FITTING, ids=str)
 def test_each_changed_function_is_noticed(tmp_path: Path, row: Replaced) -> None:
-    """One other character in its body is enough."""
+    """One other value in its body is enough."""
     path = write_package(tmp_path, FITTING) / row.file
     indent, name = "    " if "." in row.name else "", row.name.rpartition(".")[2]
     path.write_text(path.read_text().replace(write_function(name, indent), write_function(name, indent, "return 2")))
 
     assert row.part in compare(path.parents[row.file.count("/")], FITTING)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [("# about", "# more about"), ("return 1", "return 1  # patched"), ("(\n    self,\n)", "(self)"),
+     ("    return 1", '    """Patched."""\n\n\n# patched\n    return 1')],
+    ids=["comment", "comment at a line", "layout", "docstring"],
+)  # fmt: skip
+def test_what_python_does_not_run_may_change(patch: tuple[str, str]) -> None:
+    """Comments, docstrings and the layout of lines, as in a release that only documents."""
+    source = write_function("schedule", "")
+    assert patch[0] in source
+
+    assert hash_function(source.replace(*patch)) == hash_function(source)
+
+
+def test_a_decorator_is_part_of_a_function() -> None:
+    """It may compile the function or switch gradients on."""
+    source = write_function("schedule", "")
+
+    assert hash_function(f"@compiled\n{source}") != hash_function(source)
 
 
 PAGES = {"deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"}
@@ -102,7 +130,7 @@ DEPENDENT = [  # what is changed, and the models with which an engine on a GPU, 
 def test_a_change_concerns_only_engines_that_depend_on_it(
     name: str, on_gpus: set[str], on_cpus: set[str], tmp_path: Path
 ) -> None:
-    """A comment in the file of PaddleOCR-VL does not stop DeepSeek-OCR, nor one in V1's runner drafts on a GPU."""
+    """A change in the file of PaddleOCR-VL does not stop DeepSeek-OCR, nor one in V1's runner drafts on a GPU."""
     package = write_package(tmp_path, [row for row in FITTING if row.name != name])
 
     def find_concerned(has_gpu: bool) -> set[str]:
