@@ -18,6 +18,7 @@ from rich.progress import Progress as RichProgress
 
 from tests.fakes.terminal import run_in_terminal
 from twopass.cli.reporters import Bars, BarState, limit_rate
+from twopass.pages.file_types import NAMES
 
 READ = [sys.executable, "-m", "twopass.cli", "read", "inbox", "--output", "out"]
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")  # any but the line feed
@@ -74,7 +75,7 @@ def test_a_narrow_terminal_without_colours_shows_every_word(folder: Path) -> Non
     assert code == 1
     assert not re.search(r"\x1b\[(3[0-7]|38;[\d;]+)m", written)
     assert written.startswith("3 documents; engine cpu starts\r\n")
-    assert "SOURCE_UNSUPPORTED: by its content, the source is not a PDF, PNG, JPEG, WebP or TIFF file" in written
+    assert f"SOURCE_UNSUPPORTED: by its content, the source is not a {NAMES} file" in written
     assert re.search(r"success: inbox/two.pdf \(2 read\) -> out/two-[0-9a-f]{12}/", written)
 
 

@@ -24,12 +24,12 @@ from twopass.engines.detector.process import detect
 from twopass.engines.openai.request import build_body
 from twopass.engines.vllm import images
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
-from twopass.pages import canary_images, hidden_words, picture_page
+from twopass.pages import canary_images, epub, hidden_words, picture_page, searchable_pdf
 from twopass.pages.damage import Fault
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.source_files import PageSize
 from twopass.pages.text_layer import TextLayer
-from twopass.runtime import page_protocol
+from twopass.runtime import office, page_protocol
 from twopass.runtime.page_pool import PagePool, cpu_time_callback
 from twopass.steps import document_folder, enrich, fetch, missed_text, pass1, pass2, picture_text, render
 
@@ -39,6 +39,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(read_page, read_page_simply, load_layout_model, detect, build_body),
     *(images.write_views, images.write_patches),
     *(pass1.parse, missed_text.find, picture_text.read_pixels, picture_page.find_picture, pass2.apply_replies),
+    *(epub.convert, office.convert, searchable_pdf.place, searchable_pdf.write),
     *(enrich.page, canary_images.draw_page, canary_images.draw_text, canary_images.draw_repeated_line),
 )
 
