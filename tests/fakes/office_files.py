@@ -6,12 +6,14 @@ import io
 import re
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import docx
 import openpyxl
 import pptx
+from openpyxl.styles import Alignment
 from pptx.util import Inches
 
 SENTENCE = "The first pump was built in 1891 and rebuilt in 1934."
@@ -55,6 +57,16 @@ def make_formulas() -> bytes:
     return repack(_save(book.save), link)
 
 
+def make_long_cells(words: Sequence[str]) -> bytes:
+    """A workbook with all words in one cell beside another, and five in the lines of a cell of a low row."""
+    book = openpyxl.Workbook()
+    book.active.append([" ".join(words), "beside"])
+    book.active.append(["\n".join(words[:5]), "beside"])
+    book.active["A2"].alignment = Alignment(wrap_text=True)
+    book.active.row_dimensions[2].height = 15
+    return _save(book.save)
+
+
 def make_pptx() -> bytes:
     deck = pptx.Presentation()
     slide = deck.slides.add_slide(deck.slide_layouts[5])
@@ -96,7 +108,7 @@ def make_odf(kind: str, body: str = "") -> bytes:
     return pack(parts)
 
 
-def make_epub(encrypted: bool = False) -> bytes:
+def make_epub(encrypted: bool = False, more: Mapping[str, str] = MappingProxyType({}), lacks: str = "") -> bytes:
     container = '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles><rootfile '
     page = f"<html xmlns='http://www.w3.org/1999/xhtml'><body><h1>One</h1><p>{SENTENCE}</p></body></html>"
     parts = {
@@ -108,7 +120,16 @@ def make_epub(encrypted: bool = False) -> bytes:
         'href="a.xhtml" media-type="application/xhtml+xml"/></manifest><spine><itemref idref="a"/></spine></package>',
         "a.xhtml": page,
     }
-    return pack(parts | ({"META-INF/rights.xml": "<rights/>"} if encrypted else {}))
+    parts = {**parts, **({"META-INF/rights.xml": "<rights/>"} if encrypted else {}), **more}
+    return pack({name: part for name, part in parts.items() if name != lacks})
+
+
+def list_encrypted(part: str) -> str:
+    """META-INF/encryption.xml of a book of which one part is encrypted."""
+    reference = f'<CipherData><CipherReference URI="{part}"/></CipherData>'
+    container = "urn:oasis:names:tc:opendocument:xmlns:container"
+    encrypted = f'<EncryptedData xmlns="http://www.w3.org/2001/04/xmlenc#">{reference}</EncryptedData>'
+    return f'<encryption xmlns="{container}">{encrypted}</encryption>'
 
 
 def make_html(body: str = "") -> bytes:

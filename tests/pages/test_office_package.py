@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +67,25 @@ def test_a_protected_book_is_encrypted(tmp_path: Path) -> None:
 
     with pytest.raises(SourceError, match="ENCRYPTED: it is protected"):
         office_package.check(str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    ("book", "code"),
+    [
+        ({}, None),
+        ({"more": {"META-INF/encryption.xml": office_files.list_encrypted("font.otf")}}, None),
+        ({"more": {"META-INF/encryption.xml": office_files.list_encrypted("a.xhtml")}}, Code.ENCRYPTED),
+        ({"lacks": "a.xhtml"}, Code.DAMAGED),
+        ({"lacks": "book.opf"}, Code.DAMAGED),
+    ],
+    ids=["whole", "encrypted font", "encrypted chapter", "missing chapter", "no list of chapters"],
+)
+def test_books_have_all_their_chapters(tmp_path: Path, book: dict[str, Any], code: Code | None) -> None:
+    """MuPDF would write an error into the text, or leave a blank page."""
+    (tmp_path / "file").write_bytes(office_files.make_epub(**book))
+
+    with nullcontext() if code is None else pytest.raises(SourceError, match=code):
+        office_package.check_chapters(str(tmp_path / "file"))
 
 
 def test_web_pages_may_leave_tags_open() -> None:

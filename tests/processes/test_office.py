@@ -86,6 +86,15 @@ async def test_every_kind_becomes_pages(reader: SourceReader, kind: str) -> None
         assert "Größe" in words
 
 
+async def test_cells_longer_than_a_column_can_be_wide_are_whole(reader: SourceReader) -> None:
+    """LibreOffice would cut them at the next cell, and lines at the height that their row has in the file."""
+    words = [f"w{number:04d}" for number in range(400)]
+
+    found = await read_words(reader, office_files.make_long_cells(words), "xlsx")
+
+    assert [word for word in found if word != "beside"] == [*words, *words[:5]]
+
+
 async def test_formulas_keep_the_values_that_were_stored(reader: SourceReader) -> None:
     """What a formula asks elsewhere is not asked again; a formula that has no value is computed."""
     assert await read_words(reader, office_files.make_formulas(), "xlsx") == ["4711", "41", "43"]

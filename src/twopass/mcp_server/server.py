@@ -175,7 +175,7 @@ def _add_contents(server: MCPServer[Any], shelf: Library) -> None:
             if not table:
                 message = f"element: a {found.kind}, which has no cells; get_markdown names the tables of a page"
                 raise RequestError(Code.NOT_FOUND, message)
-        return library.to_csv(table)
+        return _limit(library.to_csv(table))
 
     @server.tool(annotations=_READS, structured_output=False)
     def get_image(document: DocumentId, element: ElementId) -> Image:

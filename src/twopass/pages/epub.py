@@ -23,6 +23,7 @@ def convert(source: str, target: str) -> None:
 
     if office_package.check(source):
         raise SourceError(Code.ENCRYPTED, "the book is protected; save it without protection")
+    office_package.check_chapters(source)
     try:
         with translate_pdf_errors(source), pymupdf.open(source, filetype="epub") as book:
             if book.is_pdf or not book.is_reflowable:

@@ -153,7 +153,8 @@ def _detect_brand(box: bytes) -> FileType | None:
 def _detect_in_zip(head: bytes, tail: bytes) -> FileType | None:
     """The type of an office file or book: the archive names it first, or has folders that only this type has."""
     if stored := _STORED_TYPE.match(head):
-        return next((kind for kind in (*_ODF, EPUB) if stored[1].startswith(kind.mime.encode())), None)
+        mime = stored[1].removesuffix(b"-template").decode()
+        return next((kind for kind in (*_ODF, EPUB) if kind.mime == mime), None)
     part = _OOXML_PART.search(tail)
     return _OOXML[part[1]] if part else None
 

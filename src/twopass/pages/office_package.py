@@ -5,10 +5,13 @@ LibreOffice shows what it can of a damaged file: what it leaves out would be los
 
 from __future__ import annotations
 
+import posixpath
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
+from xml.etree import ElementTree
 from xml.parsers import expat
 
 from twopass.errors import Code, SourceError
@@ -20,7 +23,9 @@ MAX_DEPTH = 500  # of elements in elements: a table in a table in a text box has
 MAX_OPEN_TAGS = 10_000  # of a web page, in which many are never closed
 _CHUNK_BYTES = 1 << 20
 _XML = (".xml", ".rels", ".opf", ".ncx")
-_ODF_MANIFEST, _DRM = "META-INF/manifest.xml", "META-INF/rights.xml"
+_ODF_MANIFEST = "META-INF/manifest.xml"
+_ENCRYPTION = "META-INF/encryption.xml"
+_DRM = ("META-INF/rights.xml", "META-INF/license.lcpl")  # of Adobe and of Readium
 _ENCRYPTION_MARK = b"encryption-data"  # an element of ODF's manifest
 
 
@@ -32,13 +37,36 @@ def check(path: str) -> bool:
             message = f"unpacked, it has over {MAX_UNPACKED_BYTES >> 20} MiB or {MAX_PARTS:,} parts; split it"
             raise SourceError(Code.SOURCE_TOO_LARGE, message)
         names = {part.filename for part in parts}
-        if _DRM in names or any(part.flag_bits & 1 for part in parts):
+        if not names.isdisjoint(_DRM) or any(part.flag_bits & 1 for part in parts):
             raise SourceError(Code.ENCRYPTED, "it is protected; save it without protection")
         if _ODF_MANIFEST in names and any(_ENCRYPTION_MARK in chunk for chunk in _read(package, _ODF_MANIFEST)):
             return True
         for part in parts:
             _check_part(package, part.filename)
         return False
+
+
+def check_chapters(path: str) -> None:
+    """Raise SourceError for a book that lacks a chapter or has an encrypted one: MuPDF would write an error or nothing.
+
+    Only chapters count, since fonts are encrypted in many books that anybody may read.
+    """
+    with _translate_errors(), zipfile.ZipFile(path) as package:
+        names, opf = set(package.namelist()), _find(package, "META-INF/container.xml", "rootfile", "full-path")[0]
+        files = dict(zip(_find(package, opf, "item", "id"), _find(package, opf, "item", "href"), strict=True))
+        wanted = [files[key] for key in _find(package, opf, "itemref", "idref") if key in files]
+        chapters = {posixpath.normpath(posixpath.join(posixpath.dirname(opf), unquote(href))) for href in wanted}
+        if missing := sorted(chapters - names):
+            raise SourceError(Code.DAMAGED, f"it lacks the chapter {missing[0]}; {SAVE_AGAIN}")
+        encrypted = _find(package, _ENCRYPTION, "CipherReference", "URI") if _ENCRYPTION in names else []
+        if not chapters.isdisjoint(map(unquote, encrypted)):
+            raise SourceError(Code.ENCRYPTED, "its chapters are encrypted; save it without protection")
+
+
+def _find(package: zipfile.ZipFile, part: str, tag: str, attribute: str) -> list[str]:
+    """The values of an attribute of all elements with this name in a part."""
+    root = ElementTree.fromstring(package.read(part))
+    return [found.get(attribute, "") for found in root.iterfind(f".//{{*}}{tag}")]
 
 
 def check_depth(data: bytes) -> None:
@@ -99,7 +127,7 @@ def _translate_errors() -> Iterator[None]:
     """Raise SourceError DAMAGED for what zipfile, zlib and expat raise for a damaged archive."""
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, KeyError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, LookupError, ValueError) as error:
         raise SourceError(Code.DAMAGED, f"its archive is damaged: {type(error).__name__}; {SAVE_AGAIN}") from error
-    except expat.ExpatError as error:
+    except (expat.ExpatError, ElementTree.ParseError) as error:
         raise SourceError(Code.DAMAGED, f"its XML is damaged: {error}; {SAVE_AGAIN}") from error

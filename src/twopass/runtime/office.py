@@ -27,6 +27,7 @@ _OPTIONS = ("--headless", "--norestore", "--nologo", "--nodefault", "--nolockche
 _RESTART = 81  # the exit status after it has set up a new profile
 _MAX_STARTS = 3
 _CHECK_INTERVAL_S = 0.05
+_WAIT_FACTOR, _LEAST_WAIT_S = 10, 120.0  # of wall time for the allowed processor time, on a busy machine
 _TOO_LONG_SIGNAL = 9  # of processor time
 _TOO_LARGE_SIGNAL = 25  # SIGXFSZ
 _BOM = b"\xef\xbb\xbf"  # LibreOffice takes web pages without one for Windows-1252
@@ -130,8 +131,11 @@ def _run(folder: Path, environment: dict[str, str], limits: ConversionLimits) ->
 
 
 def _watch(process: subprocess.Popen[bytes], folder: Path, limits: ConversionLimits) -> None:
-    """Wait for the end of the process; raises WorkerDied if it takes too much memory or disk."""
+    """Wait for the end of the process; raises WorkerDied if it takes too much memory or disk, or does not go on."""
+    end = time.monotonic() + max(_WAIT_FACTOR * limits.cpu_s, _LEAST_WAIT_S)
     while process.poll() is None:
+        if time.monotonic() > end:
+            raise WorkerDied(Code.RENDER_TIMEOUT, f"LibreOffice does not go on with the file; {SAVE_AGAIN}")
         if _read_memory(process.pid) > limits.memory_bytes:
             limit = f"{limits.memory_bytes >> 20} MiB"
             message = f"LibreOffice used more than {limit} of memory; raise WORKER_MEMORY_BYTES or split the file"

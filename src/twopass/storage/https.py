@@ -1,7 +1,8 @@
-"""Download sources by https. httpx is imported at the first download."""
+"""Download sources by https, and send webhooks. httpx is imported at the first request."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _MAX_REDIRECTS = 5
 _HTTP_CONNECT_S = 10.0
 _HTTP_READ_S = 60.0
-_HTTP_POST_S = 10.0
+_HTTP_POST_S = 10.0  # of a webhook, until it is answered
 _ALLOWED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
 
 _GONE = (404, 410)
@@ -110,8 +111,9 @@ async def post(uri: str, body: bytes, headers: Mapping[str, str], allow_private:
     label = locations.redact(uri)
     with error_mapping.map_errors(label, SourceError), map_http_errors(label):
         async with httpx.AsyncClient(verify=tls, trust_env=False, timeout=_HTTP_POST_S) as client:
-            response = await _request(client, httpx.URL(uri), allow_private, "POST", headers, body)
-            await response.aclose()
+            async with asyncio.timeout(_HTTP_POST_S):  # httpx has limits of single reads only
+                response = await _request(client, httpx.URL(uri), allow_private, "POST", headers, body)
+                await response.aclose()
     if not response.is_success:  # a redirect, too: it may lead anywhere
         message = f"{label}: answered with HTTP {response.status_code}, not with 200"
         raise SourceError(Code.STORE_UNAVAILABLE, message)
