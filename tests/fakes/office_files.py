@@ -195,6 +195,15 @@ def nest(data: bytes, depth: int) -> bytes:
     return output.getvalue()
 
 
+def add_entities(data: bytes) -> bytes:
+    """The archive with a part of XML whose entities expand to ten billion characters."""
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+    output = io.BytesIO(data)
+    with zipfile.ZipFile(output, "a") as package:
+        package.writestr("bomb.xml", f'<!DOCTYPE a [<!ENTITY e0 "{"x" * 10}">{entities}]><a>&e9;</a>')
+    return output.getvalue()
+
+
 def repack(data: bytes, changes: Mapping[str, Callable[[str], str]]) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as package:
         parts = {name: package.read(name) for name in package.namelist()}

@@ -30,9 +30,10 @@ def test_an_archive_of_every_kind_passes(tmp_path: Path, kind: str) -> None:
         (lambda data: data[: len(data) // 2], Code.DAMAGED),
         (lambda data: data[:60] + bytes(byte ^ 255 for byte in data[60:80]) + data[80:], Code.DAMAGED),
         (lambda data: office_files.declare_size(data, 10), Code.DAMAGED),  # a bomb says that it is small
+        (office_files.add_entities, Code.DAMAGED),
         (lambda data: office_files.nest(data, MAX_DEPTH + 1), Code.SOURCE_TOO_LARGE),
     ],
-    ids=["cut off", "overwritten", "wrong size", "nested"],
+    ids=["cut off", "overwritten", "wrong size", "entities", "nested"],
 )
 def test_a_damaged_archive_is_refused(tmp_path: Path, kind: str, damage: object, code: Code) -> None:
     """LibreOffice would show what is left of it."""

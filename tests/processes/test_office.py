@@ -26,6 +26,7 @@ from twopass.settings import Settings
 from twopass.steps import render
 
 SECRET = "do-not-read-me"
+FIELDS = ("INCLUDEPICTURE", "INCLUDETEXT")
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ async def test_formulas_keep_the_values_that_were_stored(reader: SourceReader) -
     assert await read_words(reader, office_files.make_formulas(), "xlsx") == ["4711", "41", "43"]
 
 
-@pytest.mark.parametrize("kind", ["docx", "html", "odt"])
+@pytest.mark.parametrize("kind", ["docx", "html", "odt", "rtf"])
 @pytest.mark.parametrize("place", ["http", "file"])
 async def test_nothing_that_a_file_links_to_is_loaded(
     reader: SourceReader, tmp_path: Path, kind: str, place: str
@@ -116,6 +117,7 @@ async def test_nothing_that_a_file_links_to_is_loaded(
             "docx": office_files.link_image(MAKERS["docx"](), address),
             "html": office_files.make_html(f'<img src="{address}"><iframe src="{address}"></iframe>'),
             "odt": office_files.make_odf("text", f"<text:p>{SENTENCE}{frame}</text:p>{section}"),
+            "rtf": office_files.make_rtf("".join(rf'{{\field{{\*\fldinst {name} "{address}" }}}}' for name in FIELDS)),
         }[kind]
 
         words = await read_words(reader, data, kind)
@@ -125,6 +127,15 @@ async def test_nothing_that_a_file_links_to_is_loaded(
             server.accept()
     assert set(SENTENCE.split()) <= set(words)
     assert SECRET not in words
+
+
+async def test_half_an_rtf_file_is_damaged(reader: SourceReader) -> None:
+    """It has no archive that says so; LibreOffice does not show what is left of it."""
+    data = MAKERS["rtf"]()
+
+    with pytest.raises(SourceError) as caught:
+        await read_words(reader, data[: len(data) // 2], "rtf")
+    assert caught.value.code is Code.DAMAGED
 
 
 @pytest.mark.parametrize("kind", ["docx", "pptx", "xlsx", "odt", "odp", "ods"])
