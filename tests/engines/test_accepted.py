@@ -54,6 +54,18 @@ def test_a_record_is_not_that_of_another_engine(tmp_path: Path, changed: dict[st
     assert accepted.find(make_settings(tmp_path, **changed)) is None
 
 
+def test_a_record_has_no_secrets(tmp_path: Path) -> None:
+    """The address of a server may have a password; a volume is shared."""
+    settings = make_settings(
+        tmp_path, engine="openai", openai_base_url="https://user:secret@server/v1", openai_model="m"
+    )
+
+    (written,) = accepted.record(settings)
+
+    assert "server/v1" in written.read_text()
+    assert "secret" not in written.read_text()
+
+
 def test_an_upgrade_needs_a_record_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of both images may share a volume: each finds its own record there, and the other's is kept."""
     (tmp_path / "volume").mkdir()

@@ -57,6 +57,20 @@ def test_words_of_a_paragraph_are_where_they_are_drawn(font: str, width: float) 
     assert measure_share(placed, truth) >= 0.95
 
 
+def test_every_word_of_a_long_text_is_placed() -> None:
+    """A page in small type, whose letters are more than those of unknown ink that are looked at."""
+    page = pymupdf.open().new_page(width=A4[0], height=A4[1])
+    page.insert_textbox((40, 40, 555, 800), " ".join(f"word{number:03d}" for number in range(900)), fontsize=8)
+    truth = read_words(page)
+
+    placed = word_places.place(
+        Text((enclose(word.box for word in truth),), " ".join(word.text for word in truth)), find_ink(page)
+    )
+
+    assert len(truth) == 900
+    assert measure_share(placed, truth) >= 0.95
+
+
 def test_a_word_on_two_lines_is_two_words() -> None:
     """The part before the end of the line has a hyphen, and the words around it stay at their places."""
     page = pymupdf.open().new_page(width=A4[0], height=A4[1])

@@ -15,6 +15,7 @@ from tests.fakes import recorded
 from tests.fakes.page_pool import CrashingPagePool
 from tests.fakes.reader import Reader
 from twopass.cli.app import app
+from twopass.document import Status
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code
 from twopass.pages.shared_pixels import PixelBufferPool
@@ -107,6 +108,8 @@ async def test_a_page_whose_words_cannot_be_placed_is_reported(reader: Reader, f
         assert pdf[0].get_text() == ""
     lost = [problem for problem in result.problems if "document.pdf" in problem.message]
     assert [(problem.code, problem.page) for problem in lost] == [(Code.RENDER_CRASH, 1)]
+    assert result.documents[0].status is Status.PARTIAL_SUCCESS
+    assert [problem.page for problem in result.problems if problem.code is Code.FORMAT_LOST] == [1]
 
 
 async def test_a_pdf_that_cannot_be_written_is_reported(reader: Reader, folder: Path) -> None:
@@ -115,6 +118,7 @@ async def test_a_pdf_that_cannot_be_written_is_reported(reader: Reader, folder: 
 
     assert set(result.documents[0].artefacts) == {"document.json"}
     assert any("document.pdf is not written" in problem.message for problem in result.problems)
+    assert result.documents[0].status is Status.PARTIAL_SUCCESS
 
 
 def test_a_folder_of_scans_becomes_searchable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,8 +148,8 @@ def _record_pass(plan: Plan, checks: Sequence[Check]) -> None:
     """Keep that nothing failed, if the model was seen to read: random weights were not."""
     if any(check.name == _CANARY and check.outcome is CheckOutcome.PASSED for check in checks):
         files = ", ".join(map(str, accepted.record(plan.settings)))
-        where = f"recorded in {files}" if files else "not recorded, no folder may be written: set CANARY=enforce"
-        plan.announce(f"{where}; workers with these weights and versions do not serve if they misread the canary")
+        kept = f"recorded in {files}; workers with these weights and versions do not serve if they misread the canary"
+        plan.announce(kept if files else "not recorded, because no folder may be written: set CANARY=enforce")
 
 
 def _choose_model(name: str) -> TestedModel:

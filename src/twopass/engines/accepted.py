@@ -13,6 +13,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from twopass import locations
 from twopass.engines import weights
 from twopass.engines.vllm import startup
 from twopass.settings import Settings
@@ -27,18 +28,24 @@ _NAME_DIGITS = 16
 def find(settings: Settings) -> Path | None:
     """The record that `twopass accept` has passed; None if there is none. Raises EngineError without weights."""
     described = _describe(settings)
-    return next((path for path in _list_places(settings, described) if path.is_file()), None) if described else None
+    return next(filter(_exists, _list_places(settings, described)), None) if described else None
 
 
 def record(settings: Settings) -> list[Path]:
     """Record that it has passed, wherever that is possible; returns the files."""
     written, described = [], _describe(settings)
-    for path in _list_places(settings, described):
+    for path in _list_places(settings, described) if described else ():
         with suppress(OSError):  # a folder that may not be written
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(described, indent=1) + "\n")
             written.append(path)
     return written
+
+
+def _exists(path: Path) -> bool:
+    with suppress(OSError):  # a folder that may not be searched
+        return path.is_file()
+    return False
 
 
 def _list_places(settings: Settings, described: Mapping[str, str]) -> Iterator[Path]:
@@ -55,7 +62,8 @@ def _describe(settings: Settings) -> Mapping[str, str]:
     """What a run of `twopass accept` is valid for; empty for an engine that runs no model."""
     if settings.engine not in ("vllm", "hf", "openai"):
         return {}
-    served = f"{settings.openai_model} at {settings.openai_base_url}"  # its weights and software are not known
+    address = locations.redact(settings.openai_base_url or "")
+    served = f"{settings.openai_model} at {address}"  # its weights and software are not known
     digest = served if settings.engine == "openai" else _sample(weights.find(settings))
     found = {"twopass": VERSION, "engine": settings.engine, "weights": digest}
     for name in _PACKAGES:

@@ -113,10 +113,10 @@ class PageInk:
         inside = _paint(boxes, self.mask.shape, -_MAX_LETTER / 2)  # no part of it reaches out of its box
         return sorted(self._find_uncovered(covered, inside), key=lambda line: (-line.aspect, line.box))
 
-    def find_lines_in(self, box: Box) -> list[InkLine]:
-        """The lines inside a box, from top to bottom."""
+    def find_lines_in(self, box: Box, most: int = _MAX_PARTS) -> list[InkLine]:
+        """The lines inside a box, from top to bottom, of its `most` largest parts."""
         outside = 1 - _paint([box], self.mask.shape, 0)
-        return sorted(self._find_uncovered(outside, outside), key=lambda line: (line.box.y0, line.box.x0))
+        return sorted(self._find_uncovered(outside, outside, most), key=lambda line: (line.box.y0, line.box.x0))
 
     def measure_length(self, boxes: Sequence[Box]) -> float:
         """The width of all letters in the boxes together, in mean heights of their ink; 0 without letters."""
@@ -128,11 +128,11 @@ class PageInk:
             area += int((parts[:, 2] * parts[:, 3]).sum())
         return across**2 / area if area else 0.0  # their mean height, with their widths as weights, is area / across
 
-    def _find_uncovered(self, covered: Array, inside: Array) -> Iterator[InkLine]:
+    def _find_uncovered(self, covered: Array, inside: Array, most: int = _MAX_PARTS) -> Iterator[InkLine]:
         place = _find_extent(self.mask & (1 - covered))
         if place is None:
             return
-        parts = _list_parts(_remove_rules((self.mask & (1 - inside))[place]), covered[place])
+        parts = _list_parts(_remove_rules((self.mask & (1 - inside))[place]), covered[place], most)
         parts[:, :2] += np.array([place[1].start, place[0].start], np.int32)
         height, width = self.mask.shape
         lines = (_measure_line(parts[members], width, height) for members in _join_parts(parts))
@@ -231,7 +231,7 @@ def _remove_rules(ink: Array) -> Array:
     return ink
 
 
-def _list_parts(ink: Array, covered: Array) -> _Parts:
+def _list_parts(ink: Array, covered: Array, most: int) -> _Parts:
     """The connected parts that may be letters or words and whose centre is not covered, from left to right."""
     found = _label(ink)
     bars = [bar for bar in found[_are_bars(found)] if not _is_covered(bar, covered)]
@@ -239,7 +239,7 @@ def _list_parts(ink: Array, covered: Array) -> _Parts:
     found = _keep_letters(found)
     x, y = found[:, 0] + found[:, 2] // 2, found[:, 1] + found[:, 3] // 2
     found = found[covered[y, x] == 0]
-    found = found[np.argsort(-found[:, 4], kind="stable")[:_MAX_PARTS]]
+    found = found[np.argsort(-found[:, 4], kind="stable")[:most]]
     return np.asarray(found[np.argsort(found[:, 0], kind="stable")])
 
 

@@ -13,7 +13,7 @@ import re
 import shutil
 import unicodedata
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -117,7 +117,11 @@ def place(page: PageText) -> PlacedText:
     turn = Turn(skew, pixels.shape[1], pixels.shape[0]) if skew else None
     if turn:
         ink = PageInk.find(turn.level_pixels(pixels), _DPI)
-    words = [word for text in page.texts for word in _place(text, page.known, own, ink, turn)]
+    there = defaultdict[str, list[Box]](list)
+    for word in own:
+        there[_fold(word.text)].append(word.box)
+    placed = (word for text in page.texts for word in _place(text, page.known, own, ink, turn))
+    words = [word for word in placed if word.text.strip() and not _is_there(word.box, there[_fold(word.text)])]
     return PlacedText(pointer.number, pointer.turn, skew, removal if words else Removal.NOTHING, TextLayer.of(words))
 
 
@@ -131,7 +135,7 @@ def _place(text: word_places.Text, known: TextLayer, own: TextLayer, ink: PageIn
     else:
         boxes = tuple(map(turn.level, text.boxes)) if turn else text.boxes
         words = word_places.place(text._replace(boxes=boxes), ink)
-    yield from (word for word in words if not own or not _is_there(word, own))
+    yield from words
 
 
 def _level(words: Sequence[Word], turn: Turn) -> list[Word]:
@@ -155,13 +159,11 @@ def _has_letters(text: str, words: Sequence[Word]) -> bool:
     return bool(words) and both >= _SOUND * max(letters.total(), 1)
 
 
-def _is_there(word: Word, own: TextLayer) -> bool:
-    box, folded = word.box, _fold(word.text)
+def _is_there(box: Box, others: Iterable[Box]) -> bool:
     return any(
-        _fold(other.text) == folded
-        and box.overlap_x(other.box) >= _SAME_WORD * min(box.width, other.box.width)
-        and box.overlap_y(other.box) >= _SAME_WORD * min(box.height, other.box.height)
-        for other in own
+        box.overlap_x(other) >= _SAME_WORD * min(box.width, other.width)
+        and box.overlap_y(other) >= _SAME_WORD * min(box.height, other.height)
+        for other in others
     )
 
 

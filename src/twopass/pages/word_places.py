@@ -24,6 +24,7 @@ _OTHER_WIDTH, _WIDE_WIDTH = 0.5, 1.0  # of letters that they lack, over the size
 _SPACE = 0.28  # over the size
 _LINE_HEIGHT, _LINE_INK = 1.3, 0.85  # of a line with the white below it over the size, and its letters over both
 _SAME_LINE = 0.5  # of the lower height: pieces that share so much of it are on one line
+_MAX_LETTERS = 20_000  # of a text whose lines are searched for; more are a halftone
 _WORD_GAPS = (0.17, 0.35)  # over the median height of a text's lines: the widest between letters, and in Courier
 _GOOD = 0.3  # cost of each word, in sizes of the type: with more, other gaps are tried
 _MOST_TOGETHER = 4  # words in one piece of ink, or pieces of one word
@@ -176,7 +177,7 @@ def _find_pieces(lines: Sequence[Box], gap: float, rtl: bool, ink: PageInk) -> I
 def _find_lines(box: Box, ink: PageInk) -> list[Box]:
     """The lines of ink in the box, from top to bottom: what stands side by side is one."""
     rows: list[Box] = []
-    for part in sorted((line.box for line in ink.find_lines_in(box)), key=lambda one: one.centre[1]):
+    for part in sorted((line.box for line in ink.find_lines_in(box, _MAX_LETTERS)), key=lambda one: one.centre[1]):
         if rows and _share_line(part, rows[-1]):
             rows[-1] = rows[-1].union(part)
         else:
@@ -364,7 +365,7 @@ def _divide_evenly(units: Sequence[_Unit], boxes: Sequence[Box], ink: PageInk) -
 
 def _place_cells(cells: Sequence[GridText], table: Box, ink: PageInk) -> Iterator[tuple[str, Box]]:
     """Each cell's text with its area: between the widest gaps of the ink, across and down."""
-    pieces = [line.box for line in ink.find_lines_in(table)]
+    pieces = [line.box for line in ink.find_lines_in(table, _MAX_LETTERS)]
     rows = _find_bands([(box.y0, box.y1) for box in pieces], table.y0, table.y1, max(cell.rows[1] for cell in cells))
     cols = _find_bands([(box.x0, box.x1) for box in pieces], table.x0, table.x1, max(cell.cols[1] for cell in cells))
     for cell in cells:

@@ -18,7 +18,7 @@ from twopass.formats.registry import NEEDS_SOURCE, WRITERS, Writer, ZipBuilder
 from twopass.formats.words import Loss
 from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
-from twopass.pages.searchable_pdf import PlacedText
+from twopass.pages.searchable_pdf import PageText, PlacedText
 from twopass.pages.source_files import CheckedFile
 from twopass.result import Artefact
 from twopass.runtime import task_group
@@ -76,12 +76,12 @@ async def write(
     if Format.REVIEW in formats and source:
         images, problems = await _render_pages(document, folder, source, on_part)
         inputs = replace(inputs, pages=images)
-    pdf = None
+    pdf, unplaced = None, list[Loss]()
     if Format.PDF in formats and source:
-        pdf, lost = await _write_pdf(document, folder, source, on_part)
-        problems += lost
+        pdf, failures, unplaced = await _write_pdf(document, folder, source, on_part)
+        problems += failures
     written, losses = await _write_all(folder, inputs, formats, pdf, existing, on_part)
-    return Written(written, problems, tuple(losses))
+    return Written(written, problems, (*unplaced, *losses))
 
 
 def count_parts(document: Document, formats: Sequence[Format]) -> int:
@@ -157,9 +157,9 @@ class _PagePreviews:
 
 async def _write_pdf(
     document: Document, folder: DocumentFolder, source: PreviewSource, on_page: Callable[[], None]
-) -> tuple[bytes | None, tuple[Problem, ...]]:
-    """The source as a PDF whose words can be found, and what is lost; a page that fails stays as it was."""
-    texts, problems = list[PlacedText](), list[Problem]()
+) -> tuple[bytes | None, tuple[Problem, ...], list[Loss]]:
+    """The source as a PDF whose words can be found, what failed, and the words lost; such a page stays as it was."""
+    described, texts, problems = dict[int, PageText](), list[PlacedText](), list[Problem]()
     elements: dict[int, list[Element]] = defaultdict(list)
     for element in document.elements:
         elements[element.page].append(element)
@@ -170,6 +170,7 @@ async def _write_pdf(
             answers = [answer.text for answer in checkpoint.completions] if checkpoint else []
             text = searchable.describe(page, elements[page.number], answers, source.file)
             if text.texts:
+                described[page.number] = text
                 texts.append(await searchable.place(text, source.page_pool))
         except (WorkerDied, SourceError) as error:
             problems.append(Problem.warning(page.number, error.code, f"no text in document.pdf: {error.message}"))
@@ -181,8 +182,15 @@ async def _write_pdf(
         data = await searchable.write(source.file, sorted(texts), source.page_pool)
     except (WorkerDied, SourceError) as error:
         message = f"document.pdf is not written: {error.message}"
-        return None, (*problems, Problem(code=error.code, severity=Severity.WARNING, message=message))
-    return data, tuple(sorted(problems, key=lambda problem: problem.page or 0))
+        problem = Problem(code=error.code, severity=Severity.WARNING, message=message)
+        return None, (*problems, problem), [_lose(number, text) for number, text in sorted(described.items())]
+    losses = [_lose(number, described[number]) for number in sorted(described.keys() - {text.number for text in texts})]
+    return data, tuple(sorted(problems, key=lambda problem: problem.page or 0)), losses
+
+
+def _lose(number: int, page: PageText) -> Loss:
+    written = (text.text or " ".join(cell.text for cell in text.cells) for text in page.texts)
+    return Loss(Format.PDF, number, tuple(" ".join(written).split()), ())
 
 
 async def _write_all(

@@ -43,7 +43,9 @@ def limit_allocator(share: float, free_before: int) -> None:
     """
     free, total = torch.cuda.mem_get_info()
     unmanaged = free_before - free - torch.cuda.memory_reserved() + min(total - free_before, CONTEXT)
-    torch.cuda.set_per_process_memory_fraction(find_limit(share, total, unmanaged))
+    limit = find_limit(share, total, unmanaged)
+    if limit * total > torch.cuda.memory_reserved():  # else another process took memory meanwhile, and counts as ours
+        torch.cuda.set_per_process_memory_fraction(limit)
 
 
 def find_limit(share: float, total: int, unmanaged: int) -> float:
