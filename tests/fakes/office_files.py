@@ -23,6 +23,7 @@ TABLE = (
     ("South", "1934", "88000"),
 )
 ENCRYPTED = Path(__file__).parent / "files"  # those with the password "open"
+MACRO = ENCRYPTED / "macro.odt"  # by LibreOffice: opened, it writes the file that the variable WITNESS names
 _LINKED_FORMULA = '<f>WEBSERVICE("http://127.0.0.1:9/")</f><v>4711</v>'
 _IMAGE_RELATION = 'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/image"'
 

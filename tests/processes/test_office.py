@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,12 +22,14 @@ from tests.fakes.office_files import MAKERS, SENTENCE, TABLE
 from tests.fakes.source_files import SourceReader
 from twopass.errors import Code, SourceError, TwopassError, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime import office
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import render
 
 SECRET = "do-not-read-me"
 FIELDS = ("INCLUDEPICTURE", "INCLUDETEXT")
+PROFILE = Path(office.__file__).with_name("office_profile")
 
 
 @pytest.fixture
@@ -127,6 +130,36 @@ async def test_nothing_that_a_file_links_to_is_loaded(
             server.accept()
     assert set(SENTENCE.split()) <= set(words)
     assert SECRET not in words
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_macros_run_only_where_they_are_allowed(tmp_path: Path, allowed: bool) -> None:
+    """The profile keeps a document's macro from running even in a window that is shown, whose events reach macros."""
+    shutil.copytree(PROFILE, tmp_path / "profile" / "user")
+    settings = tmp_path / "profile/user/registrymodifications.xcu"
+    macro = tmp_path / "profile/user/basic/Standard/Convert.xba"
+    changes = {'Named("Hidden", True), ': ""} | ({'ExecutionMode", 0': 'ExecutionMode", 4'} if allowed else {})
+    for old, new in changes.items():
+        assert old in macro.read_text()
+        macro.write_text(macro.read_text().replace(old, new))
+    if allowed:
+        settings.write_text(re.sub(r'(MacroSecurityLevel".*?<value>)3', r"\g<1>0", settings.read_text()))
+    program = Path(shutil.which("soffice") or "").resolve().with_name("soffice.bin")
+    paths = {
+        "SOURCE": office_files.MACRO.as_uri(),
+        "TARGET": (tmp_path / "file.pdf").as_uri(),
+        "WITNESS": str(tmp_path / "witness"),
+    }
+    command = [program, f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}", "--headless", "--norestore"]
+    environment = {**os.environ, **paths, "LOAD_FILTER": "writer8", "SAL_USE_VCLPLUGIN": "svp", "HOME": str(tmp_path)}
+
+    for _ in range(2):  # the first start sets up the profile
+        subprocess.run(
+            [*command, "--nologo", "macro:///Standard.Convert.Run"], env=environment, timeout=300, check=False
+        )
+
+    assert (tmp_path / "file.pdf").exists()
+    assert (tmp_path / "witness").exists() == allowed
 
 
 async def test_half_an_rtf_file_is_damaged(reader: SourceReader) -> None:
