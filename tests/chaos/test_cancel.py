@@ -65,7 +65,7 @@ def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path
             for pid in workers_before:
                 os.kill(pid, signal.SIGSTOP)
         other_job = queue.put(build_job("beside", "s3://bucket/in/beside.pdf", resume=False))
-        queue.wait_posts(other_job, 1, 60)
+        queue.wait_posts(other_job, 1, LONG_S)  # stopped page workers are replaced after 50 s
         stopped_at = time.monotonic()
         queue.stop(job)
         idle_s = wait_until(lambda: not find_source_files(scratch, name, store), STOP_LIMIT_S + SLACK_S)
