@@ -126,7 +126,7 @@ def place(page: PageText) -> PlacedText:
 
 
 def _place(text: word_places.Text, known: TextLayer, own: TextLayer, ink: PageInk, turn: Turn | None) -> Iterator[Word]:
-    written = text.text or " ".join(cell.text for cell in text.cells)
+    written = text.all_text
     shown = _list_inside(own, text.boxes)
     if (shown and text.is_drawn) or _has_letters(written, shown):
         return
@@ -321,7 +321,7 @@ def _find_gap(before: Word, word: Word) -> Box | None:
 
 def _order_visually(text: str) -> str:
     """Right-to-left text from left to right, as PDF has it: viewers put it into logical order again."""
-    if text.isascii() or not any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
+    if not word_places.is_rtl(text):
         return text
     return _LEFT_TO_RIGHT.sub(lambda found: found[0][::-1], text)[::-1]
 

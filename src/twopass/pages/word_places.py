@@ -50,6 +50,10 @@ class Text(NamedTuple):
     cells: tuple[GridText, ...] = ()
     is_drawn: bool = False
 
+    @property
+    def all_text(self) -> str:
+        return self.text or " ".join(cell.text for cell in self.cells)
+
 
 class GridText(NamedTuple):
     """A cell's text, and the rows and columns that it covers, the last ones not included."""
@@ -103,7 +107,7 @@ def _place_text(text: str, boxes: Sequence[Box], ink: PageInk) -> list[Word]:
     units = list(_split(text))
     if not units:
         return []
-    rtl = sum(_is_rtl(unit.text) for unit in units) * 2 > len(units)
+    rtl = sum(is_rtl(unit.text) for unit in units) * 2 > len(units)
     lines = [line for box in boxes for line in _find_lines(box, ink)]
     if not lines:
         return list(_spread(units, list(_divide_evenly(units, boxes, ink))))
@@ -152,7 +156,8 @@ def _is_wide(letter: str) -> bool:
     return not letter.isascii() and unicodedata.east_asian_width(letter) in ("W", "F")
 
 
-def _is_rtl(text: str) -> bool:
+def is_rtl(text: str) -> bool:
+    """Whether the text has letters that are written from right to left."""
     return not text.isascii() and any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text)
 
 
@@ -312,7 +317,7 @@ def _share(units: Sequence[_Unit], widths: _Numbers, box: Box) -> Iterator[_Plac
     """The units side by side in a box, as wide as their letters."""
     spaces = [0.0 if unit.is_joined or not n else _SPACE for n, unit in enumerate(units)]
     scale = box.width / (float(widths.sum()) + sum(spaces))
-    rtl = sum(_is_rtl(unit.text) for unit in units) * 2 > len(units)
+    rtl = sum(is_rtl(unit.text) for unit in units) * 2 > len(units)
     position = 0.0
     for unit, width, space in zip(units, widths.tolist(), spaces, strict=True):
         start, end = (position + space) * scale, (position + space + width) * scale

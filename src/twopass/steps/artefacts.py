@@ -189,8 +189,7 @@ async def _write_pdf(
 
 
 def _lose(number: int, page: PageText) -> Loss:
-    written = (text.text or " ".join(cell.text for cell in text.cells) for text in page.texts)
-    return Loss(Format.PDF, number, tuple(" ".join(written).split()), ())
+    return Loss(Format.PDF, number, tuple(word for text in page.texts for word in text.all_text.split()), ())
 
 
 async def _write_all(
