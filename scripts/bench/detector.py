@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,12 @@ def write_checkpoint(folder: Path, tiny: bool = False) -> Path:
         small = {"num_queries": 20, "decoder_layers": 1} if tiny else {}
         PPDocLayoutV3ForObjectDetection(PPDocLayoutV3Config(num_labels=25, **small)).save_pretrained(folder)
     return folder
+
+
+def write_apart(folder: Path, tiny: bool = False) -> Path:
+    """Write the weights in a process of its own: PyTorch starts threads, after which an engine that is forked hangs."""
+    with ProcessPoolExecutor(1) as child_process:
+        return child_process.submit(write_checkpoint, folder, tiny).result()
 
 
 def _measure(detector: Any, batch: int, rounds: int, device: str, **facts: Any) -> None:

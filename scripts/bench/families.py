@@ -1,7 +1,7 @@
 """Benchmark each family of models on this machine's GPU, as JSON lines; every stage is a process of its own.
 
     python -m scripts.bench families --models glm_ocr paddleocr_vl --stages imports twopass detected stock server
-    python -m scripts.bench families --models deepseek_ocr unlimited_ocr --stages pages --model-dir DIR
+    python -m scripts.bench families --models deepseek_ocr2 unlimited_ocr --model-dir DIR [--acceptance 3]
 
 Weights are random and the lengths of answers are forced, so that only times and counts are reported. Eight regions
 count as a page: REGIONS says which. The stages of region readers:
@@ -12,28 +12,39 @@ count as a page: REGIONS says which. The stages of region readers:
     stock     vLLM without our plugin: AsyncLLM, images prepared by threads
     server    the same as `vllm serve`, asked over HTTP with images as PNG
 
-and of families that read pages: `pages`, A4 pages of two lengths through our engine.
+and of families that read pages, A4 pages of two lengths: `pages` through our engine, with drafts where the model has
+any and --acceptance is given, and `stock`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.engine_setup import open_engine, raise_descriptor_limit
-from scripts.bench.options import create_parser
+from scripts.bench.engine_setup import build_overrides, open_engine, raise_descriptor_limit
+from scripts.bench.options import create_parser, parse_with_drafts
 from scripts.bench.report import print_json
-from scripts.bench.workload import DISTINCT_PAGES
+from scripts.bench.workload import (
+    A4,
+    BAN_ENVIRONMENT,
+    DISTINCT_PAGES,
+    DRAFT_TEXT,
+    ENVIRONMENT,
+    NGRAM_BAN,
+    STREAM_INTERVAL,
+    choose_load_format,
+    list_processors,
+)
 from twopass.families.regions.reader import READERS
 from twopass.families.registry import FAMILIES
 from twopass.models import MODELS
@@ -55,14 +66,17 @@ PROMPTS = {
     for model in MODELS.values()
     if model.reads_regions
 }
-PAGE_PROMPTS = {name: FAMILIES[name].prompts["document"] for name in ("deepseek_ocr", "unlimited_ocr")}
+PAGE_PROMPTS = {
+    model.name: FAMILIES[model.name].prompts["document"] for model in MODELS.values() if not model.reads_regions
+}
 PAGE_LENGTHS = (500, 1400)
-READER_STAGES, PAGE_STAGES = ("imports", "twopass", "detected", "stock", "server"), ("pages",)
+READER_STAGES, PAGE_STAGES = ("imports", "twopass", "detected", "stock", "server"), ("pages", "stock")
 WARM_UP_REGIONS = 64
 
 
 def main(arguments: Sequence[str]) -> None:
     options = _parse_options(arguments)
+    os.environ |= ENVIRONMENT
     pairs = [
         (model, stage)
         for model in options.models
@@ -71,7 +85,8 @@ def main(arguments: Sequence[str]) -> None:
     ]
     if len(pairs) == 1:
         [(model, stage)] = pairs
-        _STAGES[stage](options, model)
+        measure = measure_stock_pages if stage == "stock" and model in PAGE_PROMPTS else _STAGES[stage]
+        measure(options, model)
         return
     for model, stage in pairs:
         _run_alone(arguments, model, stage, options.timeout)
@@ -80,8 +95,7 @@ def main(arguments: Sequence[str]) -> None:
 def _parse_options(arguments: Sequence[str]) -> Any:
     parser = create_parser("scripts.bench families", __doc__)
     parser.add_argument("--models", nargs="+", choices=(*PROMPTS, *PAGE_PROMPTS), default=[*PROMPTS, *PAGE_PROMPTS])
-    parser.add_argument("--stages", nargs="+", choices=(*READER_STAGES, *PAGE_STAGES),
-                        default=[*READER_STAGES, *PAGE_STAGES])  # fmt: skip
+    parser.add_argument("--stages", nargs="+", choices=tuple(_STAGES), default=list(_STAGES))
     parser.add_argument("--folder", type=Path, default=Path("/tmp/twopass-bench"), help="where checkpoints are written")
     parser.add_argument("--model-dir", type=Path, help="checkpoint of DeepSeek-OCR's shape, for families of pages")
     parser.add_argument("--regions", type=int, default=512)
@@ -92,12 +106,12 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument(
         "--attention", help="attention of the vision encoder, such as TORCH_SDPA; vLLM's choice if absent"
     )
-    parser.add_argument("--override", type=json.loads, default={}, help="arguments of vLLM's engine, as JSON, for ours")
+    parser.add_argument("--override", type=json.loads, default={}, help="arguments of vLLM's engine, as JSON")
     parser.add_argument("--concurrency", type=int, default=256, help="requests at once to `vllm serve`")
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     parser.add_argument("--timeout", type=float, default=240, help="seconds after which a stage is ended")
     parser.add_argument("--tiny", action="store_true", help="a small model, to try the benchmark on a CPU")
-    return parser.parse_args(arguments)
+    return parse_with_drafts(parser, arguments)
 
 
 def _run_alone(arguments: Sequence[str], model: str, stage: str, timeout: float) -> None:
@@ -145,7 +159,7 @@ def _try_import(name: str) -> str:
 
 
 def measure_twopass(options: Any, model: str) -> None:
-    engine = _start_engine(options, model, _write_reader(options, model))
+    engine = _start_engine(options, model, _write_checkpoint(options, model))
     asyncio.run(_measure_regions(engine, options, model, "twopass"))
 
 
@@ -157,11 +171,8 @@ def measure_detected(options: Any, model: str) -> None:
     from twopass.engines.gpus import detect_gpus
     from twopass.settings import Settings
 
-    weights = options.folder / "detector"
-    # In a process of its own: PyTorch starts threads there, and after that an engine that is forked here hangs.
-    with ProcessPoolExecutor(1) as child_process:
-        child_process.submit(detector.write_checkpoint, weights, options.tiny).result()
-    engine = _start_engine(options, model, _write_reader(options, model))
+    weights = detector.write_apart(options.folder / "detector", options.tiny)
+    engine = _start_engine(options, model, _write_checkpoint(options, model))
     placed = placement.choose(Settings(model=model), detect_gpus().memory_gb)
     print_json(model=model, stage="detector", **placed._asdict())
     child = detector.ModelOnlyDetector(DetectorOptions(weights, placed.device, placed.precision))
@@ -173,13 +184,16 @@ def _start_engine(options: Any, model: str, folder: Path) -> Any:
     from twopass.engines.vllm import engine as vllm
     from twopass.settings import Settings
 
+    has_drafts = MODELS[model].is_drafted and options.drafts > 0
     settings = Settings(
-        engine="vllm", model=model, model_dir=folder, load_format="dummy", page_workers=options.workers,
+        engine="vllm", model=model, model_dir=folder, load_format=choose_load_format(folder),
+        page_workers=options.workers,
         max_num_seqs=options.sequences, max_num_batched_tokens=options.batched_tokens,
-        gpu_memory_utilization=0.3 if options.tiny else None, draft_tokens=0,
+        gpu_memory_utilization=0.3 if options.tiny else None, draft_tokens=options.drafts if has_drafts else 0,
     )  # fmt: skip
     raise_descriptor_limit()
-    more = {"mm_encoder_attn_backend": options.attention} if options.attention else {}
+    more = build_overrides(options) if has_drafts else {}
+    more |= {"mm_encoder_attn_backend": options.attention} if options.attention else {}
     before = time.time()
     (engine,) = vllm.start_engines(settings, folder, **more, **options.override)
     shown = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "gpu_memory_utilization", "attention_backend")
@@ -188,14 +202,10 @@ def _start_engine(options: Any, model: str, folder: Path) -> Any:
     return engine
 
 
-def _write_reader(options: Any, model: str) -> Path:
+def _write_checkpoint(options: Any, model: str) -> Path:
     from scripts.bench import reader_checkpoints
 
-    folder = Path(options.folder, model)
-    if not (folder / "config.json").exists():
-        sizes = reader_checkpoints.TINY[model] if options.tiny else {}
-        reader_checkpoints.WRITERS[model](folder, **sizes)
-    return folder
+    return reader_checkpoints.write_checkpoint(options.folder / model, model, options.model_dir, options.tiny)
 
 
 async def _measure_regions(engine: Any, options: Any, model: str, stage: str) -> None:
@@ -242,18 +252,9 @@ def _report(model: str, stage: str, repeat: int, count: int, seconds: float, tok
 
 def measure_stock(options: Any, model: str) -> None:
     """vLLM without our plugin; its defaults but for what ours has too: seats, step size, no caches."""
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    from scripts.bench.throughput import make_sampling
-
-    os.environ["VLLM_PLUGINS"] = ""
-    before = time.time()
-    core = AsyncLLM.from_engine_args(AsyncEngineArgs(
-        renderer_num_workers=min(options.workers, 14), disable_log_stats=True, **_stock_arguments(options, model),
-    ))  # fmt: skip
-    print_json(model=model, stage="stock start", seconds=time.time() - before)
-    chats, images = MODELS[model].crop_input, _draw_crops()
+    core = _start_stock(options, model, _stock_arguments(options, model))
+    chats, images = MODELS[model].crop_input, _draw_images([(width, height) for *_, width, height in REGIONS])
+    numbers = itertools.count()
 
     async def ask(number: int, tokens: int | None = None) -> int:
         label, *_ = REGIONS[number % len(REGIONS)]
@@ -261,11 +262,7 @@ def measure_stock(options: Any, model: str) -> None:
             "prompt": chats.format_prompt(PROMPTS[model][label]),
             "multi_modal_data": {"image": images[number % len(images)]},
         }
-        [rendered] = await core.renderer.render_cmpl_async([prompt])
-        count = 0
-        async for output in core.generate(rendered, make_sampling(tokens or TOKENS[label], None), f"{time.time()}"):
-            count += len(output.outputs[0].token_ids)
-        return count
+        return await _ask_stock(core, prompt, tokens or TOKENS[label], None, f"{next(numbers)}")
 
     async def run() -> None:
         try:
@@ -281,27 +278,52 @@ def measure_stock(options: Any, model: str) -> None:
     asyncio.run(run())
 
 
+def _start_stock(options: Any, model: str, arguments: dict[str, Any]) -> Any:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    os.environ["VLLM_PLUGINS"] = ""
+    before = time.time()
+    core = AsyncLLM.from_engine_args(AsyncEngineArgs(
+        renderer_num_workers=min(options.workers, 14), disable_log_stats=True, **arguments,
+    ))  # fmt: skip
+    print_json(model=model, stage="stock start", seconds=time.time() - before)
+    return core
+
+
+async def _ask_stock(core: Any, prompt: Any, tokens: int, ban: Any, name: str) -> int:
+    """How many tokens were generated."""
+    from scripts.bench.throughput import make_sampling
+
+    [rendered] = await core.renderer.render_cmpl_async([prompt])
+    count = 0
+    async for output in core.generate(rendered, make_sampling(tokens, ban), name):
+        count += len(output.outputs[0].token_ids)
+    return count
+
+
 def _stock_arguments(options: Any, model: str) -> dict[str, Any]:
     from twopass.engines.gpus import detect_gpus
 
     preset = MODELS[model].find_preset("auto", detect_gpus().memory_gb)
     return {
-        "model": str(_write_reader(options, model)), "dtype": preset.dtype, "load_format": "dummy",
-        "max_model_len": preset.context, "max_num_seqs": options.sequences or preset.sequences,
+        "model": str(_write_checkpoint(options, model)), "dtype": preset.dtype, "load_format": "dummy",
+        "max_model_len": MODELS[model].context_factor * preset.context,
+        "max_num_seqs": options.sequences or preset.sequences,
         "max_num_batched_tokens": options.batched_tokens or preset.batched_tokens,
         "gpu_memory_utilization": 0.3 if options.tiny else preset.memory, "enable_prefix_caching": False,
         "mm_processor_cache_gb": 0, "limit_mm_per_prompt": {"image": 1, "video": 0},
-        **({"mm_encoder_attn_backend": options.attention} if options.attention else {}),
+        **({"mm_encoder_attn_backend": options.attention} if options.attention else {}), **options.override,
     }  # fmt: skip
 
 
-def _draw_crops() -> list[Any]:
-    """The regions as Pillow images of random pixels."""
+def _draw_images(sizes: Sequence[tuple[int, int]]) -> list[Any]:
+    """Pillow images of random pixels, by width and height."""
     import numpy as np
     from PIL import Image
 
     rng = np.random.default_rng(1)
-    return [Image.fromarray(rng.integers(0, 256, (height, width, 3), np.uint8)) for *_, width, height in REGIONS]
+    return [Image.fromarray(rng.integers(0, 256, (height, width, 3), np.uint8)) for width, height in sizes]
 
 
 def measure_server(options: Any, model: str) -> None:
@@ -316,7 +338,8 @@ def measure_server(options: Any, model: str) -> None:
             return
         questions = [
             chat_server.Question(PROMPTS[model][label], image, TOKENS[label])
-            for (label, *_), image in zip(REGIONS, _draw_crops(), strict=True)
+            for (label, *_, width, height) in REGIONS
+            for image in _draw_images([(width, height)])
         ]
         asyncio.run(server.ask([replace(one, tokens=8) for one in questions] * 8, options.concurrency))
         for repeat in range(options.repeats):
@@ -328,40 +351,20 @@ def measure_server(options: Any, model: str) -> None:
 
 def measure_pages(options: Any, model: str) -> None:
     """A4 pages through our engine, with answers of a usual and of a long length."""
-    folder = _write_page_model(options, model)
-    engine = _start_engine(options, model, folder)
+    engine = _start_engine(options, model, _write_checkpoint(options, model))
     asyncio.run(_measure_pages(engine, options, model))
-
-
-def _write_page_model(options: Any, model: str) -> Path:
-    """DeepSeek-OCR's checkpoint as it is; the shapes of Unlimited-OCR are the same."""
-    assert options.model_dir, "--model-dir: the checkpoint of DeepSeek-OCR's shape"
-    if model == "deepseek_ocr":
-        return Path(options.model_dir)
-    folder: Path = options.folder / model
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in options.model_dir.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"architectures": ["UnlimitedOCRForCausalLM"], "model_type": "unlimited-ocr"}
-    context = {"max_position_embeddings": 32768}
-    config = {**config, **context, "language_config": {**config["language_config"], **context}}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 async def _measure_pages(engine: Any, options: Any, model: str) -> None:
     from twopass.engines.interface import Prompt, Sampling
 
-    usual = Sampling(ignore_eos=True)
-    unlimited = replace(usual, ngram=35, window=128, allowed_tokens=())
+    usual = Sampling(ignore_eos=True, **_ban(model))
     async with open_engine(engine, options.workers) as pages:
 
         async def read(number: int, tokens: int) -> Any:
-            sampling = replace(unlimited if model == "unlimited_ocr" else usual, max_tokens=tokens)
-            page = pages[number % DISTINCT_PAGES]
+            page, sampling = pages[number % DISTINCT_PAGES], replace(usual, max_tokens=tokens)
             return await engine.generate(
-                Prompt(str(number), PAGE_PROMPTS[model], page, mode="gundam", sampling=sampling)
+                Prompt(str(number), PAGE_PROMPTS[model], page, mode="gundam", sampling=sampling, draft=DRAFT_TEXT)
             )
 
         await asyncio.gather(*(read(number, 8) for number in range(min(64, options.pages))))
@@ -372,7 +375,42 @@ async def _measure_pages(engine: Any, options: Any, model: str) -> None:
             print_json(model=model, stage="pages", tokens=tokens, pages=options.pages, seconds=seconds,
                        pages_per_s=options.pages / seconds, tokens_in=answers[0].tokens_in,
                        tokens_per_s=sum(answer.tokens_out for answer in answers) / seconds,
+                       drafts="speculative_config" in engine.core.arguments,
                        not_full=sum(answer.finish_reason != "length" for answer in answers))  # fmt: skip
+
+
+def _ban(model: str) -> dict[str, Any]:
+    """The n-gram ban of a model that reads pages, as fields of Sampling."""
+    return {"ngram": 35, "window": 128, "allowed_tokens": ()} if model == "unlimited_ocr" else {}
+
+
+def measure_stock_pages(options: Any, model: str) -> None:
+    """vLLM without our plugin, with its own n-gram ban, which its first model runner has."""
+    os.environ |= BAN_ENVIRONMENT["stock"]
+    ban = {"ngram_size": 35, "window_size": 128} if model == "unlimited_ocr" else NGRAM_BAN
+    more = {"logits_processors": list_processors("stock"), "stream_interval": STREAM_INTERVAL}
+    arguments = {**_stock_arguments(options, model), **more}
+    core = _start_stock(options, model, arguments)
+    images, numbers = _draw_images([A4] * DISTINCT_PAGES), itertools.count()
+
+    async def read(number: int, tokens: int) -> int:
+        prompt = {"prompt": PAGE_PROMPTS[model], "multi_modal_data": {"image": images[number % DISTINCT_PAGES]}}
+        return await _ask_stock(core, prompt, tokens, ban, f"{next(numbers)}")
+
+    async def run() -> None:
+        try:
+            await read(0, 8)  # alone: otherwise all threads load a tokenizer at once
+            await asyncio.gather(*(read(number, 8) for number in range(min(64, options.pages))))
+            for tokens in PAGE_LENGTHS:
+                before = time.time()
+                counts = await asyncio.gather(*(read(number, tokens) for number in range(options.pages)))
+                seconds = time.time() - before
+                print_json(model=model, stage="stock", tokens=tokens, pages=options.pages, seconds=seconds,
+                           pages_per_s=options.pages / seconds, tokens_per_s=sum(counts) / seconds)  # fmt: skip
+        finally:
+            core.shutdown()
+
+    asyncio.run(run())
 
 
 _STAGES: dict[str, Callable[[Any, str], None]] = {

@@ -1,6 +1,6 @@
 """Benchmark whole jobs with an engine on one GPU, on two and so on, or what one host process can feed without any GPU.
 
-    python -m scripts.bench gpus --model-dir DIR [--counts 1 2] [--sequences 256] [--json gpus.json]
+    python -m scripts.bench gpus --model-dir DIR [--counts 1 2] [--sequences 256] [--acceptance 3] [--json gpus.json]
     python -m scripts.bench gpus --scripted [--counts 1 2] [--sequences 64] [--tokens-per-s 18000]
 
 The pages, their answers and the measurement are those of `jobs`; documents and artefacts are in a temporary folder, so
@@ -25,15 +25,18 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench import fresh_process
+from scripts.bench.engine_setup import build_overrides
 from scripts.bench.host_engine import HostEngine
 from scripts.bench.job_runs import run_jobs, warm_up_pages
 from scripts.bench.mix_documents import write_documents
-from scripts.bench.options import create_parser
+from scripts.bench.options import create_parser, parse_with_drafts
 from scripts.bench.report import print_json
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import ENVIRONMENT, PAGE_BYTES, choose_load_format, read_mix
+from twopass.engines.gpus import detect_gpus, divide
 from twopass.engines.group import EngineGroup
 from twopass.engines.interface import Engine
+from twopass.engines.vllm.engine import start_engines
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.worker import SLOTS_PER_SEQUENCE, open_worker
@@ -66,6 +69,7 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2], help="engines, one number after the other")
     parser.add_argument("--sequences", type=int, default=256, help="of each engine")
     parser.add_argument("--pages", type=int, help="for each engine; the default is 4.5 times its page slots")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share a model; a count is of engines")
     parser.add_argument("--jobs", type=int, default=1, help="at once")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--scripted", action="store_true", help="engines without a GPU")
@@ -75,7 +79,7 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="of each count")
     parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    options = parse_with_drafts(parser, arguments)
     if not (options.model_dir or options.scripted):
         parser.error("--model-dir: name the folder of the model, or measure the host with --scripted")
     options.pages = options.pages or 3 * warm_up_pages(_count_slots(options.sequences, 1))
@@ -103,7 +107,10 @@ def measure(options: Any, count: int) -> dict[str, Any]:
     """Pages a second of whole jobs on so many engines, and what the host and the GPUs did meanwhile."""
     settings = _build_settings(options, count)
     logs.set_up(settings)
-    create = (lambda settings: _create_scripted(settings, options, count)) if options.scripted else None
+
+    def create(settings: Settings) -> Engine:
+        return _create_scripted(settings, options, count) if options.scripted else _create_engines(settings, options)
+
     with open_worker(settings, create_engine=create) as worker, tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         documents = write_documents(read_mix(options.pages * count), Path(folder))
@@ -125,11 +132,21 @@ def measure(options: Any, count: int) -> dict[str, Any]:
 def _build_settings(options: Any, count: int) -> Settings:
     slots = _count_slots(options.sequences, count)
     return Settings(
-        engine="vllm", gpus="auto" if options.scripted else count, model_dir=options.model_dir,
+        engine="vllm", gpus="auto" if options.scripted else count * options.tensor_parallel,
+        tensor_parallel_size=options.tensor_parallel, model_dir=options.model_dir,
         max_num_seqs=options.sequences, load_format=choose_load_format(options.model_dir or Path()),
         quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
-        canary=False, log_level="WARNING", draft_tokens=0, window=slots, window_bytes=slots * PAGE_BYTES,
+        canary=False, log_level="WARNING", draft_tokens=options.drafts, window=slots, window_bytes=slots * PAGE_BYTES,
     )  # fmt: skip
+
+
+def _create_engines(settings: Settings, options: Any) -> Engine:
+    """As a worker does, but with simulated acceptance."""
+    shares = divide(settings, detect_gpus())
+    engines = start_engines(
+        settings, options.model_dir, shares if len(shares) > 1 else ((),), **build_overrides(options)
+    )
+    return EngineGroup(engines) if len(engines) > 1 else engines[0]
 
 
 def _create_scripted(settings: Settings, options: Any, count: int) -> Engine:

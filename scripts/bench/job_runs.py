@@ -80,7 +80,8 @@ def _script_engine(worker: Worker, documents: DocumentSet) -> ScriptedAnswerEngi
 
 def _make_job(uris: Sequence[str], output: str, worker: Worker, **fields: str) -> Job:
     name = f"job{next(_numbers)}"
-    job_input = {"sources": uris, "output": f"{output}/{name}/", "mode": "gundam", "resume": False, **fields}
+    mode = "gundam" if "gundam" in worker.family.modes else "auto"  # readers have no modes
+    job_input = {"sources": uris, "output": f"{output}/{name}/", "mode": mode, "resume": False, **fields}
     return Job.parse({"id": name, "input": job_input}, worker.settings, EntryPoint.LOCAL)
 
 

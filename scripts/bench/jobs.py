@@ -1,13 +1,15 @@
 """Benchmark whole jobs on this machine's GPU against the engine alone on the same requests: PDFs and artefacts on S3.
 
-    python -m scripts.bench jobs --model-dir DIR [--acceptance 3] [--model unlimited_ocr] [--json bench.json]
+    python -m scripts.bench jobs --model-dir DIR [--acceptance 3] [--json bench.json]
                                  [--jobs 1 2 4] [--windows 8 32 128 512] [--ways pass2_all mode_auto]
+    python -m scripts.bench jobs --model glm_ocr
 
 The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and photos. Random weights will do: the
 engine generates as many tokens as the mix says, and its answer is replaced by a scripted one that fits the page, so
-that pass 2 cuts out and asks about real crops. Crops that do not fit on A4 are drawn smaller. The measurement lasts
-from when one and a half times as many pages have begun as may be in flight until the last page has begun, for jobs and
-for the engine alone.
+that pass 2 cuts out and asks about real crops. Models that read regions have the full-size layout detector in front,
+whose findings are replaced, too, and are not decoded: random weights find ten times as many as there are. Crops that do
+not fit on A4 are drawn smaller. The measurement lasts from when one and a half times as many pages have begun as may be
+in flight until the last page has begun, for jobs and for the engine alone.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import local_s3
+from scripts.bench import detector, local_s3
 from scripts.bench.engine_setup import build_overrides
 from scripts.bench.job_runs import measure_latency, run_engine_alone, run_jobs, warm_up_pages
 from scripts.bench.mix_documents import DocumentSet, upload_documents
@@ -30,6 +32,11 @@ from scripts.bench.report import print_json
 from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import ENVIRONMENT, PAGE_BYTES, choose_load_format, read_mix
+from twopass.engines.detector import placement
+from twopass.engines.detector.engine import REGIONS_AT_ONCE, DetectorFirstEngine
+from twopass.engines.detector.process import DetectorOptions
+from twopass.engines.gpus import detect_gpus
+from twopass.engines.interface import Engine
 from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.engines.vllm.images import TiledImages
 from twopass.families import registry
@@ -67,10 +74,13 @@ def main(arguments: Sequence[str]) -> None:
     slots = round(SLOTS_PER_SEQUENCE * options.sequences)
     max_slots = max((slots, *options.windows))
     os.environ |= ENVIRONMENT
+    from scripts.bench import reader_checkpoints  # needs a library that comes with vLLM
+
+    model_dir = reader_checkpoints.write_checkpoint(options.folder / options.model, options.model, options.model_dir)
     with local_s3.start_server() as endpoint:
         settings = Settings(
-            engine="vllm", gpus=1, model=options.model, model_dir=options.model_dir, max_num_seqs=options.sequences,
-            load_format=choose_load_format(options.model_dir),
+            engine="vllm", gpus=1, model=options.model, model_dir=model_dir, max_num_seqs=options.sequences,
+            load_format=choose_load_format(model_dir),
             quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
             canary=False, log_level="WARNING", bucket_endpoint_url=endpoint, window=max_slots,
             bucket_access_key_id=local_s3.ACCESS_KEY, bucket_secret_access_key=local_s3.SECRET_KEY,
@@ -78,11 +88,10 @@ def main(arguments: Sequence[str]) -> None:
         )  # fmt: skip
         logs.set_up(settings)
 
-        def create_engine(settings: Settings) -> VllmEngine:
-            (engine,) = start_engines(settings, options.model_dir, **build_overrides(options))
-            return engine
+        def create(settings: Settings) -> Engine:
+            return create_engine(settings, options.folder, **build_overrides(options))
 
-        with open_worker(settings, create_engine=create_engine) as worker:
+        with open_worker(settings, create_engine=create) as worker:
             usual = replace(worker, page_slots=PageSlots(slots))
             pages = read_mix(options.pages)
             facts = measure(
@@ -94,10 +103,23 @@ def main(arguments: Sequence[str]) -> None:
         options.json.write_text(json.dumps({**results, "job_mix": facts}, indent=1, sort_keys=True) + "\n")
 
 
+def create_engine(settings: Settings, folder: Path, **overrides: Any) -> Engine:
+    """The engine of a benchmark, with the detector where its model needs one; its weights are written to `folder`."""
+    assert settings.model_dir
+    (engine,) = start_engines(settings, settings.model_dir, **overrides)
+    if not MODELS[settings.model].reads_regions:
+        return engine
+    weights = detector.write_apart(folder / "detector")
+    placed = placement.choose(settings, detect_gpus().memory_gb)
+    front = detector.ModelOnlyDetector(DetectorOptions(weights, placed.device, placed.precision))
+    return DetectorFirstEngine(front, engine, settings.model, placed.batch, "random", REGIONS_AT_ONCE)
+
+
 def parse_options(arguments: Sequence[str]) -> Any:
     parser = create_parser("scripts.bench jobs", __doc__)
-    parser.add_argument("--model-dir", type=Path, required=True)
-    parser.add_argument("--model", choices=("deepseek_ocr", "unlimited_ocr"), default="deepseek_ocr")
+    parser.add_argument("--model-dir", type=Path, help="the checkpoint of DeepSeek-OCR's shape, for models of pages")
+    parser.add_argument("--model", choices=tuple(MODELS), default="deepseek_ocr")
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/twopass-bench"), help="where checkpoints are written")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pages", type=int, default=1600)
     parser.add_argument("--jobs", type=int, nargs="*", default=[1], help="jobs at once, one number after the other")
@@ -112,6 +134,8 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parse_with_drafts(parser, arguments)
+    if not (options.model_dir or MODELS[options.model].reads_regions):
+        parser.error("--model-dir: the checkpoint of DeepSeek-OCR's shape")
     if options.drafts and not MODELS[options.model].is_drafted:
         parser.error(f"--acceptance: {options.model} is decoded without drafts")
     max_slots = max((round(SLOTS_PER_SEQUENCE * options.sequences), *options.windows))

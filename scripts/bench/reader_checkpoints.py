@@ -1,7 +1,8 @@
-"""Write checkpoint folders of GLM-OCR and PaddleOCR-VL without weights: configuration, tokenizer and image processor.
+"""Write checkpoint folders without weights: configuration, tokenizer and, for readers, image processor.
 
-The configurations are those that the models were published with; tests make them smaller. The tokenizers have one token
-for each byte, the special tokens at their published ids, and unused words up to the published size.
+The configurations are those that the models were published with; tests make them smaller. The readers' tokenizers have
+one token for each byte, the special tokens at their published ids, and unused words up to the published size. Models
+that read pages have the shapes of DeepSeek-OCR, and are made from a folder of it.
 """
 
 from __future__ import annotations
@@ -106,6 +107,12 @@ def write_paddleocr_vl(folder: Path, text: Fields | None = None, vision: Fields 
 
 
 WRITERS = {"glm_ocr": write_glm_ocr, "paddleocr_vl": write_paddleocr_vl}
+# What differs in the configuration of DeepSeek-OCR.
+_PAGE_CONFIGS: Mapping[str, Fields] = {
+    "deepseek_ocr2": {"architectures": ["DeepseekOCR2ForCausalLM"]},
+    "unlimited_ocr": {"architectures": ["UnlimitedOCRForCausalLM"], "model_type": "unlimited-ocr"},
+}
+_CONTEXTS = {"unlimited_ocr": 32768}
 _TINY_TEXT = {  # vLLM takes the width of GLM-OCR's merger, three times the hidden size, from `intermediate_size`
     "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 16384,
@@ -127,6 +134,28 @@ TINY: Mapping[str, dict[str, Fields]] = {
         "vision": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128},
     },
 }  # fmt: skip
+
+
+def write_checkpoint(folder: Path, model: str, deepseek_ocr: Path | None = None, is_tiny: bool = False) -> Path:
+    """The folder of a model, written if it is not there; one that reads pages is made from DeepSeek-OCR's."""
+    if (folder / "config.json").exists():
+        return folder
+    if model in WRITERS:
+        return WRITERS[model](folder, **(TINY[model] if is_tiny else {}))
+    assert deepseek_ocr, "--model-dir: the checkpoint of DeepSeek-OCR's shape"
+    if model not in _PAGE_CONFIGS:
+        return deepseek_ocr
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in deepseek_ocr.iterdir():
+        if path.suffix != ".safetensors":
+            (folder / path.name).write_bytes(path.read_bytes())
+    config = {**json.loads((deepseek_ocr / "config.json").read_text()), **_PAGE_CONFIGS[model]}
+    if model == "deepseek_ocr2":
+        config["projector_config"] = {**config["projector_config"], "input_dim": 896}
+    if context := {"max_position_embeddings": _CONTEXTS[model]} if model in _CONTEXTS else {}:
+        config = {**config, **context, "language_config": {**config["language_config"], **context}}
+    _write(folder / "config.json", config)
+    return folder
 
 
 def _image_processor(name: str, size: Fields, mean: Any, std: Any, temporal_patch_size: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections import Counter
@@ -13,9 +14,13 @@ from typing import Any, NamedTuple
 from scripts.bench.page_drawing import PHOTO_TOKENS, SENTENCE, ScriptedAnswer
 from scripts.bench.usage import read_cpu_seconds
 from scripts.bench.workload import STREAM_INTERVAL
+from twopass.detection import region
+from twopass.detection.region import DETECT
+from twopass.document import Box
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.families import registry
 
+_LABELS = {"equation": "display_formula"}  # of DeepSeek-OCR and of the detector, where they differ
 _TAGS = re.compile(r"<\|ref\|>(.*?)<\|/ref\|><\|det\|>\[(\[.*?\])\]<\|/det\|>")
 
 
@@ -77,7 +82,7 @@ class ScriptedAnswerEngine(Engine):
         self.kind, self.precision, self.family = inner.kind, inner.precision, inner.family
         self.sequences, self.needs_canary, self.buffer_pools = inner.sequences, inner.needs_canary, inner.buffer_pools
         self.uses_drafts = inner.uses_drafts
-        self._page_prompt = registry.get_family(inner.family).prompts["document"]
+        self._page_prompt = registry.get_family(inner.family).prompts.get("document")  # readers have none
         self.asked: list[Prompt] = []
         self.unknown: Counter[str] = Counter()  # prompts without a scripted answer, by page and element
 
@@ -91,6 +96,9 @@ class ScriptedAnswerEngine(Engine):
             self.unknown[prompt.id.rpartition("/")[2]] += 1
             answer = ScriptedAnswer(SENTENCE, PHOTO_TOKENS)
         self.asked.append(prompt)
+        if prompt.text == DETECT:
+            self.meter.begin_page()
+            return replace(await self._inner.generate(prompt), text=write_detection(answer.text), finish_reason="stop")
         completion = await self._generate_tokens(prompt, answer)
         return replace(completion, text=write_tags(answer.text, self.family), finish_reason="stop")
 
@@ -120,3 +128,12 @@ class ScriptedAnswerEngine(Engine):
 def write_tags(answer: str, family: str) -> str:
     """Write an answer of DeepSeek-OCR with the tags of another family: Unlimited-OCR has the label beside the box."""
     return _TAGS.sub(r"<|det|>\1 \2<|/det|>", answer) if family == "unlimited_ocr" else answer
+
+
+def write_detection(answer: str) -> str:
+    """What a layout detector finds where DeepSeek-OCR answers this about a page: the same blocks."""
+    regions = [
+        region.make_region(_LABELS.get(label, label), Box(*(at / 999 for at in json.loads(box))), order=order)
+        for order, (label, box) in enumerate(_TAGS.findall(answer))
+    ]
+    return region.to_json(region.Detection(regions=tuple(regions)))

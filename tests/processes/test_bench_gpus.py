@@ -9,6 +9,7 @@ from typing import Any
 
 from scripts.bench import gpus
 from scripts.bench.host_engine import HostEngine
+from scripts.bench.workload import DRAFT_TOKENS
 from tests import ROOT
 from twopass.engines.interface import Prompt, Sampling
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
@@ -25,6 +26,17 @@ def test_jobs_run_on_several_scripted_engines() -> None:
     assert (facts["engines"], facts["pages"], facts["started"]["engines"]) == (2, 32, 2)
     assert facts["pages_per_s"] > 0 and facts["host_limit_pages_per_s"] > 0
     assert facts["cpu_ms_per_page"].keys() == {"main", "core", "workers"}
+
+
+def test_engines_of_several_gpus_have_drafts() -> None:
+    """As a worker's, with simulated acceptance; without --acceptance there are none."""
+    real = ("--model-dir", "model", "--tensor-parallel", "2")
+    with_drafts, without = (gpus.parse_options([*real, *more]) for more in (("--acceptance", "3"), ()))
+
+    settings = gpus._build_settings(with_drafts, 2)
+
+    assert (settings.draft_tokens, gpus._build_settings(without, 2).draft_tokens) == (DRAFT_TOKENS, 0)
+    assert (settings.gpus, settings.tensor_parallel_size) == (4, 2)
 
 
 def test_the_benchmark_needs_no_boto3() -> None:

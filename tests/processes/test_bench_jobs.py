@@ -12,6 +12,7 @@ import pytest
 from scripts.bench import jobs, local_s3, mix_documents, workload
 from scripts.bench.scripted_engine import ScriptedAnswerEngine, TokenMeter
 from tests.fakes.reader import Reader
+from twopass.detection.region import DETECT
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.families import registry
 from twopass.pages.shared_pixels import PixelBufferPool
@@ -34,6 +35,8 @@ class SteadyEngine(Engine):
     async def close(self) -> None: ...
 
     async def generate(self, prompt: Prompt) -> Completion:
+        if prompt.text == DETECT:
+            return Completion("{}", "stop")
         for _ in range(0, prompt.sampling.max_tokens, 64):
             await asyncio.sleep(0.001)
             assert prompt.loop_check and not prompt.loop_check("")
@@ -85,6 +88,24 @@ async def test_a_job_of_another_family_gets_answers_in_its_form(
     assert result.documents[0].pages == {"read": 1}
     assert not engine.unknown
     assert engine.meter.begun == 1
+
+
+async def test_a_job_of_a_region_reader_gets_detections_and_is_asked_about_every_region(
+    page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
+) -> None:
+    """The detector's findings are those blocks that the mix drew; a page begins when it is detected."""
+    pages = [next(page for page in MIX if page["kind"] == "letter" and page["crops"])]
+    ((data, answers),) = mix_documents.build_documents(pages)
+    (tmp_path / "mix.pdf").write_bytes(data)
+    inner = SteadyEngine()
+    inner.family = "glm_ocr"
+    engine = ScriptedAnswerEngine(inner, answers, TokenMeter(SEQUENCES, 1))
+
+    result = await Reader(page_pool, buffers, engine).run(source=str(tmp_path / "mix.pdf"), output=f"{tmp_path}/out")
+
+    assert result.documents[0].pages == {"read": 1} and engine.meter.begun == 1
+    assert {prompt.text for prompt in engine.asked} > {DETECT, "Text Recognition:"}
+    assert not engine.unknown
 
 
 def test_pages_for_a_latency_run_are_one_document() -> None:
