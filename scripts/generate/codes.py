@@ -273,6 +273,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "the review page, and in no other format.",
         "Read it there. To have it in other formats, set `hidden_text` to `mark` or `keep`.",
     ),
+    Code.HIDDEN_PARTS: (
+        "The office file has hidden sheets, rows, slides or text, comments, speakers' notes or deleted text, which are "
+        "on no page and were not read. Of an encrypted file this is not known.",
+        "Show them in the file, or print comments and notes to a PDF, if you need them.",
+    ),
     Code.TEXT_NOT_DRAWN: (
         "A font of the PDF is damaged and draws nothing. Its text is kept.",
         "Open the file in another program, and compare.",

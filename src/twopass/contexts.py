@@ -283,7 +283,10 @@ def is_complete(job: Job, manifest: Manifest) -> bool:
 
 
 def select_pages(job: Job, file: CheckedFile) -> tuple[tuple[int, ...], tuple[Problem, ...]]:
-    """The pages to read, and warnings about pages that do not exist; raises SourceError if none is left."""
+    """The pages to read, and warnings about what is on no page and pages that do not exist.
+
+    Raises SourceError if no page is left.
+    """
     count = file.info.page_count
     numbers: tuple[int, ...] = tuple(range(1, count + 1))
     problems = []
@@ -297,6 +300,9 @@ def select_pages(job: Job, file: CheckedFile) -> tuple[tuple[int, ...], tuple[Pr
     if not numbers:
         message = f"{problems[0].message}: no page to read" if problems else "pages and slice have no page in common"
         raise SourceError(Code.PAGE_RANGE, message)
+    if file.hidden:
+        message = f"{' and '.join(file.hidden)} of the file are on no page and were not read"
+        problems.append(Problem(code=Code.HIDDEN_PARTS, severity=Severity.WARNING, message=message))
     return numbers, tuple(problems)
 
 

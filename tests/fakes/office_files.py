@@ -49,6 +49,13 @@ def make_xlsx() -> bytes:
     return _save(book.save)
 
 
+def make_hidden_sheet() -> bytes:
+    book = openpyxl.Workbook()
+    book.active["A1"] = SENTENCE
+    book.create_sheet("Notes").sheet_state = "hidden"
+    return _save(book.save)
+
+
 def make_formulas() -> bytes:
     """A workbook with two formulas: one whose value is stored and whose file is elsewhere, and one without a value."""
     book = openpyxl.Workbook()
@@ -203,6 +210,13 @@ def add_entities(data: bytes) -> bytes:
     with zipfile.ZipFile(output, "a") as package:
         package.writestr("bomb.xml", f'<!DOCTYPE a [<!ENTITY e0 "{"x" * 10}">{entities}]><a>&e9;</a>')
     return output.getvalue()
+
+
+def add_parts(data: bytes, added: Mapping[str, str]) -> bytes:
+    """The archive with more parts, or with other ones of the same names."""
+    with zipfile.ZipFile(io.BytesIO(data)) as package:
+        parts: dict[str, str | bytes] = {name: package.read(name) for name in package.namelist()}
+    return pack(parts | added)
 
 
 def repack(data: bytes, changes: Mapping[str, Callable[[str], str]]) -> bytes:

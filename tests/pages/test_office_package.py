@@ -11,7 +11,7 @@ import pytest
 from tests.fakes import office_files
 from tests.fakes.office_files import MAKERS, PACKAGES
 from twopass.errors import Code, SourceError
-from twopass.pages import office_package
+from twopass.pages import hidden_parts, office_package
 from twopass.pages.office_package import MAX_DEPTH, MAX_OPEN_TAGS, MAX_UNPACKED_BYTES
 
 
@@ -20,7 +20,7 @@ def test_an_archive_of_every_kind_passes(tmp_path: Path, kind: str) -> None:
     """What other programs write is neither damaged nor encrypted."""
     (tmp_path / "file").write_bytes(MAKERS[kind]())
 
-    assert not office_package.check(str(tmp_path / "file"))
+    assert not office_package.check(str(tmp_path / "file")).is_encrypted
 
 
 @pytest.mark.parametrize("kind", PACKAGES)
@@ -62,6 +62,62 @@ def test_a_bomb_is_refused_unpacked(tmp_path: Path) -> None:
         office_package.check(str(tmp_path / "file"))
 
 
+@pytest.mark.parametrize(
+    ("kind", "part", "text", "found"),
+    [
+        ("xlsx", "xl/workbook.xml", '<b><sheet name="a" sheetId="9" state="veryHidden"/></b>', "hidden sheets"),
+        ("xlsx", "xl/worksheets/sheet9.xml", '<a><row r="2" hidden="1"/></a>', "hidden rows or columns"),
+        ("xlsx", "xl/worksheets/sheet9.xml", '<a><col min="2" max="3" hidden="1"/></a>', "hidden rows or columns"),
+        ("xlsx", "xl/comments1.xml", '<comment ref="A1"/>', "comments"),
+        ("xlsx", "xl/comments/comment1.xml", '<comment ref="A1"/>', "comments"),
+        ("docx", "word/comments.xml", '<w:comment w:id="0"/>', "comments"),
+        ("docx", "word/footnotes.xml", "<w:del><w:r><w:delText>no</w:delText></w:r></w:del>", "deleted text"),
+        ("docx", "word/document.xml", "<w:p><w:r><w:rPr><w:vanish/></w:rPr></w:r></w:p>", "hidden text"),
+        ("pptx", "ppt/comments/comment1.xml", '<p:cm authorId="0"/>', "comments"),
+        ("pptx", "ppt/slides/slide9.xml", '<p:sld show="0"/>', "hidden slides"),
+        ("pptx", "ppt/notesSlides/notesSlide1.xml", "<a:r><a:t>Say it slowly.</a:t></a:r>", "speakers' notes"),
+        ("ods", "content.xml", '<style:table-properties table:display="false"/>', "hidden sheets"),
+        ("ods", "content.xml", '<a><table:table-row table:visibility="filter"/></a>', "hidden rows or columns"),
+        ("odt", "content.xml", "<office:annotation><text:p>Why?</text:p></office:annotation>", "comments"),
+        ("odt", "content.xml", '<style:text-properties text:display="none"/>', "hidden text"),
+        ("odt", "content.xml", "<text:deletion/>", "deleted text"),
+        (
+            "odp",
+            "content.xml",
+            '<presentation:notes><draw:frame presentation:class="notes"/></presentation:notes>',
+            "speakers' notes",
+        ),
+        ("odp", "content.xml", '<style:drawing-page-properties presentation:visibility="hidden"/>', "hidden slides"),
+    ],
+)
+def test_what_is_on_no_page_is_named(tmp_path: Path, kind: str, part: str, text: str, found: str) -> None:
+    """Sheets that are hidden, comments and notes; a file without them has none, nor has an empty page of notes."""
+    shown = {
+        "ppt/notesSlides/notesSlide9.xml": "<a:fld><a:t>1</a:t></a:fld>",
+        "xl/worksheets/sheet8.xml": '<a><col min="9" max="16384" hidden="1"/><row hidden="0"/></a>',
+        "word/header8.xml": '<w:p><w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr><w:r><w:vanish w:val="0"/></w:r></w:p>',
+    }
+    (tmp_path / "plain").write_bytes(office_files.add_parts(MAKERS[kind](), shown))
+    (tmp_path / "file").write_bytes(office_files.add_parts(MAKERS[kind](), {part: text}))
+
+    assert office_package.check(str(tmp_path / "plain")).hidden == frozenset()
+    assert office_package.check(str(tmp_path / "file")).hidden == {found}
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (r"{\v hidden}", "hidden text"),
+        (r"{\*\annotation Why?}", "comments"),
+        (r"{\deleted no}", "deleted text"),
+        (r"{\v0 shown}\viewkind4", None),
+    ],
+)
+def test_hidden_text_of_rtf_is_named(body: str, found: str | None) -> None:
+    """RTF has no parts, but words for what is not shown."""
+    assert hidden_parts.find_in_rtf(office_files.make_rtf(body)) == ({found} if found else set())
+
+
 def test_a_protected_book_is_encrypted(tmp_path: Path) -> None:
     """Digital rights management has no password."""
     (tmp_path / "file").write_bytes(office_files.make_epub(encrypted=True))
@@ -90,8 +146,9 @@ def test_books_have_all_their_chapters(tmp_path: Path, book: dict[str, Any], cod
 
 
 def test_web_pages_may_leave_tags_open() -> None:
-    """Thousands of tags that are not closed are usual; more would end LibreOffice."""
+    """Thousands of tags that are not closed are usual; more would end LibreOffice. Line breaks hold none."""
     office_package.check_depth(b"<p>text<br>" * (MAX_OPEN_TAGS // 2))
+    office_package.check_depth(b"<br><!-- a --><IMG src=a>" * (MAX_OPEN_TAGS + 1))
 
     with pytest.raises(SourceError, match="SOURCE_TOO_LARGE"):
         office_package.check_depth(b"<div>" * (MAX_OPEN_TAGS + 1))

@@ -20,7 +20,9 @@ import pytest
 from tests.fakes import office_files
 from tests.fakes.office_files import MAKERS, SENTENCE, TABLE
 from tests.fakes.source_files import SourceReader
+from twopass import contexts
 from twopass.errors import Code, SourceError, TwopassError, WorkerDied
+from twopass.job import EntryPoint, Job
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import office
 from twopass.runtime.page_pool import PagePool
@@ -97,6 +99,16 @@ async def test_cells_longer_than_a_column_can_be_wide_are_whole(reader: SourceRe
     found = await read_words(reader, office_files.make_long_cells(words), "xlsx")
 
     assert [word for word in found if word != "beside"] == [*words, *words[:5]]
+
+
+async def test_a_hidden_sheet_is_a_warning(reader: SourceReader) -> None:
+    """It is on no page, and the document says that it is missing."""
+    async with reader.open(office_files.make_hidden_sheet(), "file.xlsx") as file:
+        job = Job.parse({"input": {"source": "file.xlsx"}}, reader.settings, EntryPoint.LOCAL)
+        _, problems = contexts.select_pages(job, file)
+
+    assert [problem.code for problem in problems] == [Code.HIDDEN_PARTS]
+    assert problems[0].message.startswith("hidden sheets of the file")
 
 
 async def test_formulas_keep_the_values_that_were_stored(reader: SourceReader) -> None:

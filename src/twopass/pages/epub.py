@@ -21,7 +21,7 @@ def convert(source: str, target: str) -> None:
     """Convert the book to the PDF `target`, with its title and table of contents. Raises SourceError."""
     import pymupdf
 
-    if office_package.check(source):
+    if office_package.check(source).is_encrypted:
         raise SourceError(Code.ENCRYPTED, "the book is protected; save it without protection")
     office_package.check_chapters(source)
     try:

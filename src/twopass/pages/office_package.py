@@ -6,15 +6,18 @@ LibreOffice shows what it can of a damaged file: what it leaves out would be los
 from __future__ import annotations
 
 import posixpath
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.parsers import expat
 
 from twopass.errors import Code, SourceError
+from twopass.pages import hidden_parts
 from twopass.pages.source_files import SAVE_AGAIN
 
 MAX_UNPACKED_BYTES = 1 << 30  # of an archive; a thesis has 2 MB of XML, a workbook of a million cells 60 MB
@@ -23,14 +26,24 @@ MAX_DEPTH = 500  # of elements in elements: a table in a table in a text box has
 MAX_OPEN_TAGS = 10_000  # of a web page, in which many are never closed
 _CHUNK_BYTES = 1 << 20
 _XML = (".xml", ".rels", ".opf", ".ncx")
+_VOID = b"area base br col embed hr img input link meta param source track wbr".replace(b" ", b"|")
+_NESTING_TAG = re.compile(rb"<(?!(?:" + _VOID + rb")\b)(/?)[a-z]", re.IGNORECASE)  # no comment, no void element
 _ODF_MANIFEST = "META-INF/manifest.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _DRM = ("META-INF/rights.xml", "META-INF/license.lcpl")  # of Adobe and of Readium
 _ENCRYPTION_MARK = b"encryption-data"  # an element of ODF's manifest
 
 
-def check(path: str) -> bool:
-    """Read all of the archive; returns whether it is encrypted. Raises SourceError if it is damaged or too large."""
+@dataclass(frozen=True)
+class Package:
+    """What an archive says of itself; of an encrypted one, it is not known what is hidden."""
+
+    is_encrypted: bool = False
+    hidden: frozenset[str] = frozenset()
+
+
+def check(path: str) -> Package:
+    """Read all of the archive. Raises SourceError if it is damaged or too large."""
     with _translate_errors(), zipfile.ZipFile(path) as package:
         parts = package.infolist()
         if len(parts) > MAX_PARTS or sum(part.file_size for part in parts) > MAX_UNPACKED_BYTES:
@@ -40,10 +53,8 @@ def check(path: str) -> bool:
         if not names.isdisjoint(_DRM) or any(part.flag_bits & 1 for part in parts):
             raise SourceError(Code.ENCRYPTED, "it is protected; save it without protection")
         if _ODF_MANIFEST in names and any(_ENCRYPTION_MARK in chunk for chunk in _read(package, _ODF_MANIFEST)):
-            return True
-        for part in parts:
-            _check_part(package, part.filename)
-        return False
+            return Package(is_encrypted=True)
+        return Package(hidden=frozenset().union(*(_check_part(package, part.filename) for part in parts)))
 
 
 def check_chapters(path: str) -> None:
@@ -72,33 +83,29 @@ def _find(package: zipfile.ZipFile, part: str, tag: str, attribute: str) -> list
 def check_depth(data: bytes) -> None:
     """Raise SourceError for a web page whose elements lie too deep in each other, as far as its tags tell."""
     opened, deepest = 0, 0
-    for start in _find_tags(data):
-        opened += -1 if data[start + 1 : start + 2] == b"/" else 1
+    for tag in _NESTING_TAG.finditer(data):
+        opened += -1 if tag[1] else 1
         deepest = max(deepest, opened)
     if deepest > MAX_OPEN_TAGS:
-        raise _too_deep()
+        raise _too_deep(MAX_OPEN_TAGS)
 
 
-def _find_tags(data: bytes) -> Iterator[int]:
-    start = data.find(b"<")
-    while start >= 0:
-        yield start
-        start = data.find(b"<", start + 1)
-
-
-def _check_part(package: zipfile.ZipFile, name: str) -> None:
-    """Unpack the part, which checks its sum, and parse it if it is XML."""
-    parser, depth = (expat.ParserCreate() if name.lower().endswith(_XML) else None), 0
+def _check_part(package: zipfile.ZipFile, name: str) -> set[str]:
+    """Unpack the part, which checks its sum, and parse it if it is XML; returns what it has that is on no page."""
+    parser, opened = (expat.ParserCreate() if name.lower().endswith(_XML) else None), list[str]()
+    hidden = set[str]()
+    name_hidden = hidden_parts.watch(name)
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal depth
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise _too_deep()
+        element = tag.rpartition(":")[2]
+        if name_hidden and (found := name_hidden(element, opened, attributes)):
+            hidden.add(found)
+        opened.append(element)
+        if len(opened) > MAX_DEPTH:
+            raise _too_deep(MAX_DEPTH)
 
     def end(tag: str) -> None:
-        nonlocal depth
-        depth -= 1
+        opened.pop()
 
     if parser:
         parser.StartElementHandler, parser.EndElementHandler = begin, end
@@ -109,6 +116,7 @@ def _check_part(package: zipfile.ZipFile, name: str) -> None:
             parser.Parse(chunk)
     if parser and not is_empty:
         parser.Parse(b"", True)
+    return hidden
 
 
 def _read(package: zipfile.ZipFile, name: str) -> Iterator[bytes]:
@@ -117,8 +125,8 @@ def _read(package: zipfile.ZipFile, name: str) -> Iterator[bytes]:
             yield chunk
 
 
-def _too_deep() -> SourceError:
-    message = f"its elements lie over {MAX_DEPTH} deep in each other; {SAVE_AGAIN}"
+def _too_deep(limit: int) -> SourceError:
+    message = f"its elements lie over {limit:,} deep in each other; {SAVE_AGAIN}"
     return SourceError(Code.SOURCE_TOO_LARGE, message)
 
 

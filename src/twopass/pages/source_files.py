@@ -88,6 +88,7 @@ class CheckedFile:
     meta: Meta
     password: str | None = field(default=None, repr=False)
     converter: str | None = None
+    hidden: tuple[str, ...] = ()  # what the source says that is on no page of the PDF
 
     @property
     def is_pdf(self) -> bool:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import office_package
+from twopass.pages import hidden_parts, office_package
 from twopass.pages.file_types import HTML, RTF, FileType
+from twopass.pages.office_package import Package
 from twopass.pages.source_files import PASSWORD_HINT, SAVE_AGAIN
 from twopass.runtime.office_process import NOT_CONFINED
 
@@ -57,13 +58,19 @@ def require_version(path: str | None = None) -> str:
     return version
 
 
-def convert(source: str, target: str, kind: FileType, password: str | None, limits: ConversionLimits) -> None:
-    """Convert the source to the PDF `target`, whose folder is used for all else. Raises SourceError and WorkerDied."""
+def convert(
+    source: str, target: str, kind: FileType, password: str | None, limits: ConversionLimits
+) -> tuple[str, ...]:
+    """Convert the source to the PDF `target`, whose folder is used for all else.
+
+    Returns what the source says that is on no page. Raises SourceError and WorkerDied.
+    """
     folder = Path(target).parent / "office"
     shutil.rmtree(folder, ignore_errors=True)  # of a page worker that died
     shutil.copytree(_PROFILE, folder / "profile" / "user")
     named = folder / f"source{kind.suffixes[0]}"
-    is_encrypted = _take_in(Path(source), named, kind)
+    package = _take_in(Path(source), named, kind)
+    is_encrypted = package.is_encrypted
     if is_encrypted and not password:
         raise _explain(is_encrypted, password)
     (folder / "tmp").mkdir()
@@ -84,21 +91,22 @@ def convert(source: str, target: str, kind: FileType, password: str | None, limi
         raise _explain(is_encrypted, password)
     (folder / "converted.pdf").rename(target)
     shutil.rmtree(folder, ignore_errors=True)
+    return tuple(sorted(package.hidden))
 
 
-def _take_in(source: Path, named: Path, kind: FileType) -> bool:
-    """Check the source and place it where LibreOffice may read it; returns whether it is encrypted."""
+def _take_in(source: Path, named: Path, kind: FileType) -> Package:
+    """Check the source and place it where LibreOffice may read it."""
     if kind == HTML:
         data = source.read_bytes()
         office_package.check_depth(data)
         named.write_bytes(_mark_encoding(data))
-        return False
+        return Package()
     os.link(source, named)
     if kind == RTF:
-        return False
+        return Package(hidden=hidden_parts.find_in_rtf(source.read_bytes()))
     with source.open("rb") as file:
         is_package = file.read(2) == b"PK"
-    return office_package.check(str(source)) if is_package else True
+    return office_package.check(str(source)) if is_package else Package(is_encrypted=True)
 
 
 def _mark_encoding(page: bytes) -> bytes:

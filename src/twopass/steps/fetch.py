@@ -74,7 +74,7 @@ async def document(
             kind = file_types.detect(path, locations.suffix(uri))
             converter = _describe_converter(kind)
         password = job.password.get_secret_value() if job.password else None
-        opened = await _convert(path, kind, password, settings, page_pool)
+        opened, hidden = await _convert(path, kind, password, settings, page_pool)
         if kind.converter:
             password = None  # the PDF has none
         limits = Limits(settings.max_pages, settings.max_image_pixels)
@@ -88,7 +88,7 @@ async def document(
             page_count=len(inspection.pages),
         )
         stem = locations.stem(uri)
-        yield CheckedFile(opened, stem, info, inspection.pages, inspection.meta, password, converter)
+        yield CheckedFile(opened, stem, info, inspection.pages, inspection.meta, password, converter, hidden)
 
 
 async def identify(uri: str, sources: Sources) -> SourceIdentity:
@@ -106,17 +106,19 @@ def _describe_converter(kind: FileType) -> str | None:
     return epub.describe_converter() if kind.converter else None
 
 
-async def _convert(path: Path, kind: FileType, password: str | None, settings: Settings, page_pool: PagePool) -> Path:
-    """The file itself, or the PDF that it is converted to, in the same folder."""
+async def _convert(
+    path: Path, kind: FileType, password: str | None, settings: Settings, page_pool: PagePool
+) -> tuple[Path, tuple[str, ...]]:
+    """The file itself, or the PDF that it is converted to, in the same folder; and what is on no page of the PDF."""
     if kind.converter is None:
-        return path
+        return path, ()
     target = path.with_name("converted.pdf")
     if kind.converter is Converter.MUPDF:
         await page_pool.call_with_retry(epub.convert, str(path), str(target))
-    else:
-        limits = ConversionLimits(settings.worker_timeout_s, settings.worker_memory_bytes, settings.max_source_bytes)
-        await page_pool.call_with_retry(office.convert, str(path), str(target), kind, password, limits)
-    return target
+        return target, ()
+    limits = ConversionLimits(settings.worker_timeout_s, settings.worker_memory_bytes, settings.max_source_bytes)
+    hidden = await page_pool.call_with_retry(office.convert, str(path), str(target), kind, password, limits)
+    return target, hidden
 
 
 def inspect(path: str, mime: str, password: str | None, limits: Limits) -> Inspection:
