@@ -22,7 +22,7 @@ class ModelRegistry:
 def write_package(folder: Path, replaced: Iterable[Replaced] = ()) -> Path:
     """Write folder/vllm with a body for each function; returns the package's folder."""
     classes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for row in replaced:
+    for row in {str(row): row for row in replaced}.values():  # several parts may depend on one function
         owner, _, name = row.name.rpartition(".")
         classes[row.file][owner].append(write_function(name, "    " if owner else ""))
     files = {"__init__.py": INIT}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,6 +52,9 @@ _RUNNER_OF_CPUS, _RUNNER_OF_GPUS = "v1/sample/", "v1/worker/gpu/"
 _OCR1, _OCR2, _UNLIMITED = ("deepseek_ocr",), ("deepseek_ocr2",), ("unlimited_ocr",)
 _GLM, _PADDLE = ("glm_ocr",), ("paddleocr_vl",)
 _TILED, _OCR1_LIKE = _OCR1 + _OCR2 + _UNLIMITED, _OCR1 + _UNLIMITED
+
+
+_RUNNER_INIT = ("69c85773c26e", "ff7a1f23d411")  # where the attributes are set that three parts use
 
 
 class Replaced(NamedTuple):
@@ -111,6 +114,10 @@ REPLACED = (
     # stock vLLM 0.26 no faster. Without it, the encoder of 0.33 takes 39 ms a page, and these take 10.5.
     Replaced(MODELS, _ENCODER, "ImageEncoderViT.forward", ("8fab7d78ddd4",), _TILED),
     Replaced(MODELS, _ENCODER, "ImageEncoderViT.get_abs_pos", ("d2a43c1eb77b",), _TILED),
+    # These three choose the sizes and the activation (GELU) with which sam.py computes.
+    Replaced(MODELS, _ENCODER, "ImageEncoderViT.__init__", ("4db4e7e31d15",), _TILED),
+    Replaced(MODELS, _ENCODER, "Block.__init__", ("0556b4ed9d8c",), _TILED),
+    Replaced(MODELS, _ENCODER, "RelPosAttention.__init__", ("3e23b5025509",), _TILED),
     Replaced(MODELS, _ENCODER, "Block.forward", ("59ced14714c5",), _TILED),
     Replaced(MODELS, _ENCODER, "MLPBlock", ("7c2fa05dd4d6",), _TILED),
     Replaced(MODELS, _ENCODER, "LayerNorm2d", ("43df0b3dc291",), _TILED),
@@ -156,7 +163,7 @@ REPLACED = (
     Replaced(WORKER, _WORKER, "Worker.determine_available_memory", ("8c628ddc0b85", "f636da2d955c")),
     Replaced(WORKER, _RUNNER, "GPUModelRunner.capture_model", ("31736a4c4200", "8883be6d20fc")),
     Replaced(WORKER, _WORKER, "Worker.compile_or_warm_up_model", ("c042dba36c09", "44509dd9aecf")),
-    Replaced(DRAFTS, _RUNNER, "GPUModelRunner.__init__", ("69c85773c26e", "ff7a1f23d411")),
+    Replaced(DRAFTS, _RUNNER, "GPUModelRunner.__init__", _RUNNER_INIT),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.load_model", ("ff4b9192826e", "6a521d7a979f")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.initialize_kv_cache", ("a9076c309d52", "5092d35d42f1")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.sample_tokens", ("c48491bc91af", "a6cc36611e7d")),
@@ -172,6 +179,7 @@ REPLACED = (
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/speculator.py", "BaseSpeculator", ("6fdba1cf5153",)),
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/ngram/speculator.py", "NgramGPUSpeculator.propose", ("da7d4d7b0371",)),
     Replaced(DRAFTS, "v1/worker/gpu/states.py", "RequestState.__init__", ("fd278377bf3a",)),
+    Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.__init__", _RUNNER_INIT),
     Replaced(DECODE_GRAPHS, _GRAPHS, "BatchExecutionDescriptor", ("b175a3fabdf7",)),
     Replaced(DECODE_GRAPHS, _GRAPHS, "_is_compatible", ("284d1a005556",)),
     Replaced(DECODE_GRAPHS, _GRAPHS, "CudaGraphManager.__init__", ("3ec77eb6afff",)),
@@ -184,6 +192,7 @@ REPLACED = (
     Replaced(DECODE_GRAPHS, _BATCH, "InputBatch.make_dummy", ("16db177c434d",)),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.execute_model", ("ad97c4ac95c0", "83b7fbda6a7d")),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.gather_batch_req_state", ("74d5a7f6d2fa",)),
+    Replaced(MEMORY, _RUNNER, "GPUModelRunner.__init__", _RUNNER_INIT),
     Replaced(MEMORY, _RUNNER, "GPUModelRunner.profile_run", ("0ac6bdf28f7a",)),
     Replaced(MEMORY, _WORKER, "Worker._scoped_allocator_max_split", ("3ff82369783c",)),
     Replaced(MEMORY, _RUNNER, "GPUModelRunner.sample", ("ba725553357e",)),
@@ -233,28 +242,36 @@ def _find_installed_problem(row: Replaced) -> str | None:
 
 
 def _find_problem(folder: Path, row: Replaced) -> str | None:
-    definition = _load_definitions(folder / row.file).get(row.name)
-    if definition is None:
+    definitions = _load_definitions(folder / row.file).get(row.name)
+    if definitions is None:
         return f"{row} is missing"
-    return None if hash_code(definition) in row.hashes else f"{row} is not that of vLLM {CPU_VLLM} or {GPU_VLLM}"
+    return None if hash_code(*definitions) in row.hashes else f"{row} is not that of vLLM {CPU_VLLM} or {GPU_VLLM}"
 
 
 @cache
-def _load_definitions(path: Path) -> Mapping[str, _Definition]:
-    """The functions and classes of a file by name, methods as CLASS.NAME; none if there is no such file."""
-    found: dict[str, _Definition] = {}
+def _load_definitions(path: Path) -> Mapping[str, Sequence[_Definition]]:
+    """The functions and classes of a file by name, methods as CLASS.NAME; none if there is no such file.
+
+    A name may be defined more than once: a property and its setter, overloads.
+    """
+    found: dict[str, list[_Definition]] = {}
     for node in ast.parse(path.read_bytes() if path.exists() else "").body:
         if isinstance(node, _Definition):
-            found[node.name] = node
+            found.setdefault(node.name, []).append(node)
             methods = node.body if isinstance(node, ast.ClassDef) else ()
-            # The first of a name: a property, not its setter.
-            found |= {f"{node.name}.{one.name}": one for one in reversed(methods) if isinstance(one, _Definition)}
+            for one in methods:
+                if isinstance(one, _Definition):
+                    found.setdefault(f"{node.name}.{one.name}", []).append(one)
     return found
 
 
-def hash_code(definition: ast.AST) -> str:
-    """The hash of a function or class with its decorators, without comments, docstrings and the layout of lines."""
-    return hashlib.sha256(repr(_simplify(definition)).encode()).hexdigest()[:HASH_DIGITS]
+def hash_code(*definitions: ast.AST) -> str:
+    """The hash of a function or class with its decorators, without comments, docstrings and the layout of lines.
+
+    Of several definitions of one name, it is that of all of them.
+    """
+    code = "".join(repr(_simplify(definition)) for definition in definitions)
+    return hashlib.sha256(code.encode()).hexdigest()[:HASH_DIGITS]
 
 
 def _simplify(value: object) -> object:
