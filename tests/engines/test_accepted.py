@@ -54,6 +54,28 @@ def test_a_record_is_not_that_of_another_engine(tmp_path: Path, changed: dict[st
     assert accepted.find(make_settings(tmp_path, **changed)) is None
 
 
+@pytest.mark.parametrize("changed", [{"quantization": "fp8"}, {"dtype": "float16"}, {"preset": "8"}], ids=str)
+def test_a_record_is_not_that_of_another_arithmetic(tmp_path: Path, changed: dict[str, str]) -> None:
+    """8-bit weights answer otherwise, also where a preset chooses them; how many prompts run at once does not count."""
+    accepted.record(make_settings(tmp_path))
+
+    assert accepted.find(make_settings(tmp_path, **changed)) is None
+    assert accepted.find(make_settings(tmp_path, max_num_seqs=2))
+
+
+def test_a_record_is_not_that_of_another_detector(tmp_path: Path) -> None:
+    """A reader sees only what the detector finds."""
+    detector = write_model(tmp_path / "detector")
+    (detector / "preprocessor_config.json").write_text("{}")
+    settings = make_settings(tmp_path, structure="detector", detector_dir=detector)
+    accepted.record(settings)
+    before = accepted.find(settings)
+
+    (detector / "config.json").write_bytes(FILES["config.json"] + b" ")
+
+    assert before and accepted.find(settings) is None
+
+
 def test_a_record_has_no_secrets(tmp_path: Path) -> None:
     """The address of a server may have a password; a volume is shared."""
     settings = make_settings(

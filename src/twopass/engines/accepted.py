@@ -14,8 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from twopass import locations
-from twopass.engines import weights
+from twopass.engines import structure, weights
+from twopass.engines.gpus import detect_gpus
 from twopass.engines.vllm import startup
+from twopass.models import Structure, find_model
 from twopass.settings import Settings
 from twopass.version import VERSION
 
@@ -66,10 +68,20 @@ def _describe(settings: Settings) -> Mapping[str, str]:
     served = f"{settings.openai_model} at {address}"  # its weights and software are not known
     digest = served if settings.engine == "openai" else _sample(weights.find(settings))
     found = {"twopass": VERSION, "engine": settings.engine, "weights": digest}
+    if settings.engine != "openai":
+        found["arithmetic"] = _name_arithmetic(settings)
+    if structure.choose(settings) is not Structure.MODEL:
+        found["detector"] = _sample(weights.find_detector(settings))
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def _name_arithmetic(settings: Settings) -> str:
+    preset = find_model(settings.model).find_preset(settings.preset, detect_gpus().memory_gb)
+    chosen = (settings.dtype or preset.dtype, settings.quantization or preset.quantization, settings.kv_cache_dtype)
+    return "+".join(map(str, chosen))
 
 
 def _sample(folder: Path) -> str:
