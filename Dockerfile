@@ -32,7 +32,7 @@ RUN --mount=type=secret,id=HF_TOKEN,env=HF_TOKEN,required=false \
 
 # The image with the cpu engine, for a laptop, CI or a CPU endpoint.
 FROM python:3.12.12-slim-bookworm AS cpu
-# The licences are those of twopass and of PyMuPDF, which Artifex also licenses commercially: see docs/LICENCES.md.
+# The licences are those of twopass and of PyMuPDF, which Artifex also licenses commercially: see THIRD_PARTY.md.
 LABEL org.opencontainers.image.title="twopass" \
       org.opencontainers.image.description="Reads PDFs and page images into DocJSON and markdown, without a GPU" \
       org.opencontainers.image.version="0.2.0" \

@@ -1,4 +1,4 @@
-"""Generate docs/LICENCES.md: every pinned package with the licence that its own metadata states.
+"""Generate THIRD_PARTY.md: every pinned package with the licence that its own metadata states.
 
 The metadata of most packages is read from this environment. Packages that only the GPU image has are not installed
 here: `update_image_licences` asks the package index for their metadata and stores it in
@@ -18,7 +18,7 @@ from typing import Any
 from scripts import ROOT
 from twopass.models import WEIGHTS
 
-REQUIREMENTS, PAGE = ROOT / "requirements", ROOT / "docs" / "LICENCES.md"
+REQUIREMENTS, PAGE = ROOT / "requirements", ROOT / "THIRD_PARTY.md"
 PINS, IMAGE_PINS, IMAGE_LICENCES = (REQUIREMENTS / name for name in ("run.txt", "image.txt", "image-licences.txt"))
 MAX_NAME_LENGTH = 90  # some packages put the licence's whole text where its name belongs
 GLIBC = range(5, 40)  # minor versions of glibc 2; a wheel names the oldest one that it runs on
@@ -106,7 +106,7 @@ def _render_rows(rows: Iterator[tuple[str, str, str]]) -> str:
 
 
 def render_page() -> str:
-    return f"""# Licences
+    return f"""# Licences of what twopass brings
 
 The code of twopass is Apache-2.0. **PyMuPDF, with its layout model, is AGPL-3.0 or commercial from Artifex**: an
 image or installation with it falls under one of the two.
@@ -128,8 +128,8 @@ vLLM's image, with which it begins, brings from its distribution.
 
 ## Weights
 
-As their model cards state it; [models](models.md) has the revisions. The licence's text is stored with the weights if
-the hub's repository has it. An image has the weights that its build arguments ask for.
+As their model cards state it; [models](docs/models.md) has the revisions. The licence's text is stored with the
+weights if the hub's repository has it. An image has the weights that its build arguments ask for.
 
 | weights | used as | licence |
 |---|---|---|

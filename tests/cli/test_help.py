@@ -14,7 +14,6 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from scripts.generate import codes
 from twopass.cli import exit_codes
 from twopass.cli.app import COMMANDS, app
 from twopass.version import VERSION
@@ -95,13 +94,9 @@ def test_h_is_help(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_and_documentation_have_the_exit_codes_of_the_table(name: str) -> None:
-    """Each command's codes are at the end of its help, and in its row of the page of codes."""
-    shown = " ".join(run(name, "--help").stdout.split())
-    row = next(line for line in codes.CODES_PAGE.read_text().splitlines() if line.startswith(f"| `twopass {name}` |"))
-
-    assert shown.endswith(exit_codes.describe(name))
-    assert all(meaning in row for meaning in exit_codes.OUTCOMES[name].values())
+def test_help_has_the_exit_codes_of_the_table(name: str) -> None:
+    """Each command's codes are at the end of its help."""
+    assert " ".join(run(name, "--help").stdout.split()).endswith(exit_codes.describe(name))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The exit codes of all commands, in one table: `--help` and docs/CODES.md show it."""
+"""The exit codes of all commands, in one table: `--help` shows it."""
 
 from __future__ import annotations
 
