@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,24 @@ def test_office_files_are_known_by_their_content(tmp_path: Path, kind: str) -> N
     (tmp_path / "file").write_bytes(MAKERS[kind]())
 
     assert file_types.detect(tmp_path / "file", ".pdf").suffixes == (f".{kind}",)
+
+
+def test_an_archive_inside_does_not_decide_the_type(tmp_path: Path) -> None:
+    """A document may hold a whole workbook, as it is, and list its other parts later."""
+    parts = {"[Content_Types].xml": "<Types/>", "word/embeddings/a.xlsx": MAKERS["xlsx"](), "word/document.xml": "<a/>"}
+    with zipfile.ZipFile(tmp_path / "file", "w") as package:
+        for name, data in parts.items():
+            package.writestr(name, data)
+
+    assert file_types.detect(tmp_path / "file", "").suffixes == (".docx",)
+
+
+def test_the_type_of_a_book_may_be_compressed(tmp_path: Path) -> None:
+    """Its standard forbids that, and books have it."""
+    with zipfile.ZipFile(tmp_path / "file", "w", zipfile.ZIP_DEFLATED) as package:
+        package.writestr("mimetype", file_types.EPUB.mime + "\n")
+
+    assert file_types.detect(tmp_path / "file", "") is file_types.EPUB
 
 
 def test_a_web_page_is_a_document_only_by_its_name(tmp_path: Path) -> None:
@@ -38,10 +57,15 @@ def test_an_encrypted_file_is_what_its_name_says(suffix: str, found: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "data", [b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), office_files.pack({"a.txt": "text"})]
+    "data",
+    [
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+        office_files.pack({"a.txt": "text"}),
+        office_files.pack({"xl/workbook.bin": "", "xl/a.xml": "<a/>"}),
+    ],
 )
 def test_other_archives_are_not_supported(tmp_path: Path, data: bytes) -> None:
-    """A file of Office 97, and any other ZIP archive."""
+    """A file of Office 97, a workbook in binary parts (xlsb), and any other ZIP archive."""
     (tmp_path / "file").write_bytes(data)
 
     with pytest.raises(SourceError) as caught:

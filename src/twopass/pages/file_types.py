@@ -6,6 +6,9 @@ A type that LibreOffice or MuPDF converts to a PDF has a `converter`, and pages 
 from __future__ import annotations
 
 import re
+import zipfile
+import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -82,6 +85,9 @@ _MAGIC = (
 _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OOXML_PART = re.compile(rb"PK\x01\x02.{42}(word|ppt|xl)/", re.DOTALL)  # an entry of the directory
 _STORED_TYPE = re.compile(rb"PK\x03\x04.{26}mimetype([a-z.+/-]+)", re.DOTALL)  # the first entry of ODF and EPUB
+_ZIP_END = b"PK\x05\x06"  # a record that has the size of the directory
+_MAX_DIRECTORY_BYTES, _MAX_MIME_BYTES = 1 << 20, 100
+_BINARY_WORKBOOK = "xl/workbook.bin"  # of xlsb, which is no xlsx
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")  # a name in the directory of an OLE file
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # bytes of the header that follows that of the file
 _BRANDS = {
@@ -120,7 +126,9 @@ def detect(path: Path, suffix: str) -> FileType:
     if b"%PDF-" in head:
         return PDF
     named = of_suffix(suffix)
-    kind = _detect_by_start(head, tail) or (named if named is HTML and b"<" in head and b"\x00" not in head else None)
+    kind = _detect_by_start(path, head, tail) or (
+        named if named is HTML and b"<" in head and b"\x00" not in head else None
+    )
     if kind:
         return kind
     if _PDF_OBJECT.search(head) or b"startxref" in tail[-_TAIL_BYTES:]:
@@ -130,14 +138,14 @@ def detect(path: Path, suffix: str) -> FileType:
     raise SourceError(Code.SOURCE_UNSUPPORTED, _explain(head))
 
 
-def _detect_by_start(head: bytes, tail: bytes) -> FileType | None:
+def _detect_by_start(path: Path, head: bytes, tail: bytes) -> FileType | None:
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return _WEBP
     if head.startswith(_ZIP):
-        return _detect_in_zip(head, tail)
+        return _detect_in_zip(path, head, tail)
     if head[4:8] == b"ftyp":
         return _detect_brand(head[: int.from_bytes(head[:4], "big")])
     is_bmp = head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in _BMP_HEADERS
@@ -150,13 +158,37 @@ def _detect_brand(box: bytes) -> FileType | None:
     return next((_BRANDS[brand] for brand in brands if brand in _BRANDS), None)
 
 
-def _detect_in_zip(head: bytes, tail: bytes) -> FileType | None:
-    """The type of an office file or book: the archive names it first, or has folders that only this type has."""
+def _detect_in_zip(path: Path, head: bytes, tail: bytes) -> FileType | None:
+    """The type of an office file or book: the archive names it, or has the main part that only this type has.
+
+    A damaged archive, or one with a huge directory, is judged by the names at its start and end.
+    """
+    end = tail.rfind(_ZIP_END)
+    if end >= 0 and int.from_bytes(tail[end + 12 : end + 16], "little") <= _MAX_DIRECTORY_BYTES:
+        with suppress(zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError):
+            return _detect_in_package(path)
     if stored := _STORED_TYPE.match(head):
-        mime = stored[1].removesuffix(b"-template").decode()
-        return next((kind for kind in (*_ODF, EPUB) if kind.mime == mime), None)
+        return _find_named(stored[1])
     part = _OOXML_PART.search(tail)
     return _OOXML[part[1]] if part else None
+
+
+def _detect_in_package(path: Path) -> FileType | None:
+    with zipfile.ZipFile(path) as package:
+        names = package.namelist()
+        if "mimetype" in names:  # compressed in some books, though it should not be
+            with package.open("mimetype") as part:
+                return _find_named(part.read(_MAX_MIME_BYTES).strip())
+    if _BINARY_WORKBOOK in names:
+        return None
+    return next(
+        (kind for folder, kind in _OOXML.items() if any(name.startswith(f"{folder.decode()}/") for name in names)), None
+    )
+
+
+def _find_named(mime: bytes) -> FileType | None:
+    named = mime.removesuffix(b"-template").decode(errors="replace")
+    return next((kind for kind in (*_ODF, EPUB) if kind.mime == named), None)
 
 
 def _detect_encrypted(path: Path, named: FileType | None) -> FileType:

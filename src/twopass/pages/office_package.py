@@ -28,6 +28,7 @@ _CHUNK_BYTES = 1 << 20
 _XML = (".xml", ".rels", ".opf", ".ncx")
 _VOID = b"area base br col embed hr img input link meta param source track wbr".replace(b" ", b"|")
 _NESTING_TAG = re.compile(rb"<(?!(?:" + _VOID + rb")\b)(/?)[a-z]", re.IGNORECASE)  # no comment, no void element
+_CLOSED_TAG = re.compile(rb"<[^<>]*/>")  # of XHTML
 _ODF_MANIFEST = "META-INF/manifest.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _DRM = ("META-INF/rights.xml", "META-INF/license.lcpl")  # of Adobe and of Readium
@@ -72,6 +73,8 @@ def check_chapters(path: str) -> None:
         encrypted = _find(package, _ENCRYPTION, "CipherReference", "URI") if _ENCRYPTION in names else []
         if not chapters.isdisjoint(map(unquote, encrypted)):
             raise SourceError(Code.ENCRYPTED, "its chapters are encrypted; save it without protection")
+        for chapter in sorted(chapters):
+            check_depth(_CLOSED_TAG.sub(b"", package.read(chapter)))
 
 
 def _find(package: zipfile.ZipFile, part: str, tag: str, attribute: str) -> list[str]:
