@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +60,34 @@ def test_the_version_is_read_from_the_programs_folder(tmp_path: Path) -> None:
     (tmp_path / "soffice").symlink_to(program / "soffice")
 
     assert office.find_version(str(tmp_path)) == "LibreOffice 7.4 40(Build:2)"
+
+
+CONVERT = """
+import sys
+from twopass.pages.file_types import RTF
+from twopass.runtime import office
+office.convert(sys.argv[1], sys.argv[2], RTF, None, office.ConversionLimits(0.01, 1 << 40, 1 << 20, least_wait_s=0.2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("exit 77", "RENDER_CRASH: LibreOffice ended with status 77; check its installation"),
+        ("exit 0", "DAMAGED: LibreOffice cannot open the file"),
+        ("exec sleep 1000", "RENDER_TIMEOUT: LibreOffice does not go on with the file"),
+    ],
+)
+def test_what_libreoffice_fails_at_is_not_the_files_damage(tmp_path: Path, program: str, error: str) -> None:
+    """A LibreOffice that cannot start says what to check, and one that waits for ever is ended."""
+    (tmp_path / "bin").mkdir()
+    for name in ("soffice", "soffice.bin"):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "file").write_bytes(b"{\\rtf1 text}")
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    command = [sys.executable, "-c", CONVERT, tmp_path / "file", tmp_path / "file.pdf"]
+
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert error in ended.stderr

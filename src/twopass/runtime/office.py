@@ -28,7 +28,7 @@ _OPTIONS = ("--headless", "--norestore", "--nologo", "--nodefault", "--nolockche
 _RESTART = 81  # the exit status after it has set up a new profile
 _MAX_STARTS = 3
 _CHECK_INTERVAL_S = 0.05
-_WAIT_FACTOR, _LEAST_WAIT_S = 10, 120.0  # of wall time for the allowed processor time, on a busy machine
+_WAIT_FACTOR = 10  # of wall time for the allowed processor time, on a busy machine
 _TOO_LONG_SIGNAL = 9  # of processor time
 _TOO_LARGE_SIGNAL = 25  # SIGXFSZ
 _BOM = b"\xef\xbb\xbf"  # LibreOffice takes web pages without one for Windows-1252
@@ -39,6 +39,7 @@ class ConversionLimits:
     cpu_s: float
     memory_bytes: int
     output_bytes: int
+    least_wait_s: float = 120.0
 
 
 def find_version(path: str | None = None) -> str | None:
@@ -86,8 +87,11 @@ def convert(
         "LOAD_FILTER": "" if is_encrypted else kind.load_filter,
         "PASSWORD": password or "",
     }
-    _run(folder, environment, limits)
+    status = _run(folder, environment, limits)
     if not (folder / "converted.pdf").exists():
+        if status > 0:
+            message = f"LibreOffice ended with status {status}; check its installation and the worker's disk"
+            raise WorkerDied(Code.RENDER_CRASH, message)
         raise _explain(is_encrypted, password)
     (folder / "converted.pdf").rename(target)
     shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +121,7 @@ def _mark_encoding(page: bytes) -> bytes:
     return page if page.startswith(_BOM) else _BOM + page
 
 
-def _run(folder: Path, environment: dict[str, str], limits: ConversionLimits) -> None:
+def _run(folder: Path, environment: dict[str, str], limits: ConversionLimits) -> int:
     program = _find_program()
     assert program  # its version was asked for
     arguments = [str(program), f"-env:UserInstallation={(folder / 'profile').as_uri()}", *_OPTIONS]
@@ -136,11 +140,12 @@ def _run(folder: Path, environment: dict[str, str], limits: ConversionLimits) ->
         if process.returncode != _RESTART:
             break
     _check_end(process.returncode, limits)
+    return process.returncode
 
 
 def _watch(process: subprocess.Popen[bytes], folder: Path, limits: ConversionLimits) -> None:
     """Wait for the end of the process; raises WorkerDied if it takes too much memory or disk, or does not go on."""
-    end = time.monotonic() + max(_WAIT_FACTOR * limits.cpu_s, _LEAST_WAIT_S)
+    end = time.monotonic() + max(_WAIT_FACTOR * limits.cpu_s, limits.least_wait_s)
     while process.poll() is None:
         if time.monotonic() > end:
             raise WorkerDied(Code.RENDER_TIMEOUT, f"LibreOffice does not go on with the file; {SAVE_AGAIN}")
