@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scripts.bench import damaged_pages
+from tests.fakes import damaged_pages
 from tests.fakes.reader import Reader
 from tests.fakes.scripted import ScriptedEngine
 from tests.fakes.source_files import A4, SENTENCE, insert_text, make_pdf

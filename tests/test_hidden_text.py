@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scripts.bench import hidden_pages
-from scripts.bench.hidden_pages import HIDDEN, SHOWN, WAYS, Line
+from tests.fakes import hidden_pages
+from tests.fakes.hidden_pages import HIDDEN, SHOWN, WAYS, Line
 from tests.fakes.reader import Reader
 from tests.fakes.scripted import ScriptedEngine
 from tests.fakes.source_files import A4, SENTENCE, make_pdf

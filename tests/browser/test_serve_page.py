@@ -13,7 +13,7 @@ import pymupdf
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
 
-from scripts.bench import damaged_pages
+from tests.fakes import damaged_pages
 from tests.server.conftest import KEY, Server, build_pdf, find_port, run_server
 
 TABS = 8  # a browser opens six connections to a server over HTTP/1.1

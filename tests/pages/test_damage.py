@@ -10,7 +10,7 @@ from typing import Any
 import pymupdf
 import pytest
 
-from scripts.bench import damaged_pages
+from tests.fakes import damaged_pages
 from tests.fakes.source_files import insert_text, make_pdf
 from twopass.document import FindingKind
 from twopass.pages import damage, source_files

@@ -9,8 +9,8 @@ from typing import Any
 import pymupdf
 import pytest
 
-from scripts.bench import hidden_pages
-from scripts.bench.hidden_pages import A4, HIDDEN, LABEL, SEEN, SHOWN, WAYS, Line, write_in_blank_font
+from tests.fakes import hidden_pages
+from tests.fakes.hidden_pages import A4, HIDDEN, LABEL, SEEN, SHOWN, WAYS, Line, write_in_blank_font
 from tests.fakes.source_files import SENTENCE, insert_text, make_pdf
 from twopass.pages.hidden_words import Reason
 from twopass.pages.rendered_page import PagePointer

@@ -8,8 +8,8 @@ from pathlib import Path
 import pymupdf
 import pytest
 
-from scripts.bench import lying_pages
-from scripts.bench.lying_pages import PARAGRAPH
+from tests.fakes import lying_pages
+from tests.fakes.lying_pages import PARAGRAPH
 from twopass.document import Rect
 from twopass.engines.cpu import layer_check, layer_words
 from twopass.engines.cpu.content import StyledWord

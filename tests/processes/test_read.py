@@ -19,7 +19,7 @@ from typing import Any
 import pymupdf
 import pytest
 
-from scripts.bench import damaged_pages
+from tests.fakes import damaged_pages
 from tests import ROOT
 from tests.fakes import canary_answers, openai_server
 from twopass.cli import batch

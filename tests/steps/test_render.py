@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin, TiffTags
 from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
-from scripts.bench import damaged_pages
+from tests.fakes import damaged_pages
 from tests.fakes.page_pool import LyingPagePool
 from tests.fakes.source_files import A4, SENTENCE, SourceReader, insert_text, make_image, make_pdf
 from twopass.document import FindingKind, State
