@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from scripts.bench import job_runs, mix_documents, workload
+from scripts.bench import job_runs, mix, workload
 from scripts.bench.host_engine import HostEngine
 from twopass import pipeline
 from twopass.families import registry
@@ -47,7 +47,7 @@ def test_the_first_page_of_a_model_imports_nothing(tmp_path: Path) -> None:
     """Rendering, views, answers, crops and keywords find their libraries imported, and no layout model is loaded."""
     settings = Settings(**SETTINGS, engine="vllm", max_num_seqs=2)
     page = max(workload.read_mix(20), key=lambda page: len({kind for kind, *_ in page["crops"]}))
-    documents = mix_documents.write_documents([page], tmp_path)
+    documents = mix.write_documents([page], tmp_path)
 
     with open_worker(settings, create_engine=lambda settings: HostEngine("0", settings)) as worker:
         before = wait_until_warm(worker)

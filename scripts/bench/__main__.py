@@ -10,7 +10,7 @@ from twopass.runtime import vendor_reports
 # modules of this package
 COMMANDS = (
     *("all", "families", "detector", "jobs", "latency", "gpus", "encoder", "starts"),
-    *("acceptance", "stages", "corpus", "scans", "campaign", "audit", "predict"),
+    *("acceptance", "stages", "corpus", "scans", "campaign", "predict"),
 )
 DEFAULT = "all"
 

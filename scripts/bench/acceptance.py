@@ -22,20 +22,224 @@ true one, where a `records.json` has that.
 from __future__ import annotations
 
 import argparse
+import html
 import json
+import random
+import re
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+import pymupdf
+from rich import table as tables
 
-from scripts.bench import drafted_answers
-from scripts.bench.draft_replay import KINDS, replay, split_kinds, split_tokens
-from scripts.bench.drafted_answers import Answer
-from scripts.bench.options import create_parser
-from scripts.bench.report import print_table
+import twopass
+from scripts.bench.harness import create_parser, print_table
+from twopass.document import ConfidenceMethod, Element, Kind, Table
+from twopass.engines.vllm.plugin.drafts import MAX_TOKENS, find_draft
+from twopass.families.grounded.loops import is_in_loop
+from twopass.pages.rendered_page import PagePointer
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
+from twopass.steps.render import DrawRequest, draw_pdf
+
+KINDS = ("tag", "table", "text", "formula")
+
+_SPECIAL = re.compile(r"(<\|/?(?:ref|det)\|>|</?td>)")  # tokens of their own in DeepSeek-OCR's vocabulary
+# As its tokenizer splits text before it merges bytes.
+_PIECES = re.compile(r" ?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+|.", re.DOTALL)
+_WORD_PART = 5  # characters; fitted to the token counts of recorded answers
+_WHOLE_WORD = 9  # longer words are split into parts
+
+_SECTIONS = re.compile(
+    r"(?P<tag><\|ref\|>.*?<\|/ref\|><\|det\|>.*?<\|/det\|>\n?)|(?P<table><table>.*?</table>)|(?P<formula>\\\[.*?\\\])",
+    re.DOTALL,
+)
+
+
+def split_tokens(text: str) -> list[str]:
+    """Split a text about as finely as DeepSeek-OCR's tokenizer does."""
+    parts = [[part] if _SPECIAL.match(part) else _PIECES.findall(part) for part in _SPECIAL.split(text)]
+    return [token for pieces in parts for piece in pieces for token in _split_word(piece)]
+
+
+def _split_word(piece: str) -> list[str]:
+    word = piece.lstrip(" ")
+    if not word.isalpha() or len(word) <= _WHOLE_WORD:
+        return [piece]
+    first = len(piece) - len(word) + _WORD_PART
+    return [piece[:first], *(piece[at : at + _WORD_PART] for at in range(first, len(piece), _WORD_PART))]
+
+
+def split_kinds(answer: str) -> list[tuple[str, str]]:
+    """The tokens of an answer, each with its kind."""
+    pairs = []
+    end = 0
+    for match in _SECTIONS.finditer(answer):
+        pairs += [("text", token) for token in split_tokens(answer[end : match.start()])]
+        pairs += [(str(match.lastgroup), token) for token in split_tokens(match[0])]
+        end = match.end()
+    return pairs + [("text", token) for token in split_tokens(answer[end:])]
+
+
+def replay(answer: Sequence[tuple[str, str]], draft: str, count: int) -> Counter[str]:
+    """The decoder steps for an answer with `count` drafts a step, by the kind of each step's first token.
+
+    The first token comes from the prompt's own step and is not counted.
+    """
+    ids: dict[str, int] = {}
+    tokens = [ids.setdefault(token, len(ids)) for _, token in answer]
+    buffer = [ids.setdefault(token, len(ids)) for token in split_tokens(draft)][:MAX_TOKENS]
+    numbers = {number for token, number in ids.items() if token.isdigit()}
+    steps: Counter[str] = Counter()
+    done, fresh, cursor = 1, 1, 0
+    while done < len(tokens):
+        proposed, cursor = find_draft(buffer, cursor, tokens[:done], fresh, count, numbers)
+        right = [ours == theirs for ours, theirs in zip(proposed, tokens[done:], strict=False)]
+        fresh = min((*right, False).index(False) + 1, len(tokens) - done)
+        steps[answer[done][0]] += 1
+        done += fresh
+    return steps
+
+
+GRID = 999
+DPI = 144  # of pages drawn as images
+DRAWN_ZOOM, DRAWN_BYTES = 0.5, 1 << 24
+MIN_CHARACTERS = 100  # shorter answers take too few steps
+WRONG_WORDS = 0.03
+LABELS = {
+    Kind.TITLE: "title", Kind.SECTION_HEADER: "sub_title", Kind.CAPTION: "image_caption", Kind.TABLE: "table",
+    Kind.PICTURE: "image", Kind.CHART: "image", Kind.FORMULA: "equation",
+}  # fmt: skip
+_MARKUP = re.compile(r"<\|ref\|>.*?<\|/ref\|><\|det\|>.*?<\|/det\|>|</?[a-z][^<>]*>|^#+ |\*\*|^---$", re.DOTALL | re.M)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer and the text of its page; `text` is empty where the page has none."""
+
+    group: str
+    file: str
+    answer: str
+    text: str
+
+    @property
+    def drafts(self) -> dict[str, str]:
+        """What drafts can come from, by how good it is."""
+        texts = {"right": self.text, "wrong": replace_words(self.text)} if self.text else {}
+        return {"none": "", **texts}
+
+
+def replace_words(text: str) -> str:
+    """Make `WRONG_WORDS` of the words wrong, the same ones in each run."""
+    rolls = random.Random(text)
+    return " ".join(word[::-1] + "x" if rolls.random() < WRONG_WORDS else word for word in text.split(" "))
+
+
+def read_recorded(folder: Path) -> Iterator[Answer]:
+    """Yield recorded answers, each once and none that loops, with their own text in place of a text layer."""
+    seen = set()
+    for path in sorted(folder.rglob("*.txt")):
+        text = path.read_bytes().decode()
+        if text not in seen and len(text) >= MIN_CHARACTERS and not is_in_loop(text):
+            yield Answer("recorded answer", path.stem, text, strip_answer(text))
+        seen.add(text)
+
+
+def strip_answer(answer: str) -> str:
+    """An answer's words as a text layer would have them: without markup, in one line."""
+    text = html.unescape(_MARKUP.sub(" ", answer)).replace("\\(", "").replace("\\)", "")
+    return " ".join(re.sub(r"(?<=\w)- (?=\w)", "-", text).split())  # the model writes a space after hyphens
+
+
+def read_pdf(file: Path, pages: int, with_ocr: bool) -> Iterator[Answer]:
+    """Yield the first pages of a PDF as the cpu engine reads them, and each table as the answer to its crop.
+
+    With OCR, yield pages that have a good text layer a second time, read from their image.
+    """
+    layers = _read_layers(file, pages)
+    for number, elements in _read_elements(file, len(layers)).items():
+        layer = layers[number]
+        is_digital = bool(layer) and _is_from_layer(elements)
+        group = "born-digital page" if is_digital else "scan with a layer" if layer else "scan without a layer"
+        tables = [write_table(element.table) for element in elements if element.table]
+        answers = [Answer(group, file.stem, write_answer(elements), layer)]
+        answers += [Answer("table crop", file.stem, table, table) for table in tables]  # drafted from pass 1's answer
+        if is_digital and with_ocr:
+            answers.append(Answer("born-digital page, read by OCR", file.stem, _read_image(file, number), layer))
+        yield from (answer for answer in answers if len(answer.answer) >= MIN_CHARACTERS)
+
+
+def _is_from_layer(elements: Sequence[Element]) -> bool:
+    """Whether most characters come from a text layer without flaws; text in figures never does."""
+    characters: Counter[ConfidenceMethod | None] = Counter()
+    for element in elements:
+        characters[element.confidence.method if element.confidence else None] += len(element.text)
+    from_layer = characters[ConfidenceMethod.TEXT_LAYER] + characters[ConfidenceMethod.CHECKED_LAYER]
+    return 2 * from_layer > characters.total()
+
+
+def _read_image(file: Path, number: int) -> str:
+    """The answer for a page of which the cpu engine gets the pixels only."""
+    with tempfile.TemporaryDirectory() as folder, pymupdf.open(file) as pdf:
+        image = Path(folder) / "page.png"
+        pdf[number - 1].get_pixmap(dpi=DPI).save(image)
+        return write_answer(_read_elements(image, 1).get(1, []))
+
+
+def _read_layers(file: Path, pages: int) -> dict[int, str]:
+    """The text that the prompt about each page carries as its draft."""
+    with pymupdf.open(file) as pdf:
+        count = min(pages, len(pdf))
+    # The page worker's own rendering writes the text; its pixels are not used, so that a small image will do.
+    [buffer] = map(PixelBuffer, PixelBufferPool(1, DRAWN_BYTES, fixed_size=DRAWN_BYTES).descriptors)
+    pointers = {number: PagePointer(str(file), number) for number in range(1, count + 1)}
+    return {
+        number: draw_pdf(DrawRequest(pointer, DRAWN_ZOOM, buffer, DRAWN_BYTES, with_draft=True)).draft
+        for number, pointer in pointers.items()
+    }
+
+
+def _read_elements(file: Path, pages: int) -> dict[int, list[Element]]:
+    """Read a file with the cpu engine; returns the elements of each page in reading order."""
+    document = twopass.read(file, pages=f"1-{pages}")
+    in_order = sorted(document.elements, key=lambda element: element.order)
+    return {page.number: [element for element in in_order if element.page == page.number] for page in document.pages}
+
+
+def write_answer(elements: Sequence[Element]) -> str:
+    """Write elements as DeepSeek-OCR writes a page. It omits running headers, footers and page numbers."""
+    return "".join(
+        f"<|ref|>{LABELS.get(element.kind, 'text')}<|/ref|><|det|>"
+        f"[[{', '.join(map(str, element.box.to_grid(GRID)))}]]<|/det|>\n{_write_content(element)}  \n\n"
+        for element in elements
+        if element.box and element.is_body
+    )
+
+
+def _write_content(element: Element) -> str:
+    if element.table:
+        return write_table(element.table)
+    if element.is_figure:
+        return ""
+    if element.kind is Kind.FORMULA:
+        return f"\\[ {(element.formula and element.formula.latex) or element.text} \\]"
+    if element.kind is Kind.CAPTION:
+        return f"<center>{element.text} </center>"
+    return f"{'#' * (element.level or 2)} {element.text}" if element.is_heading else element.text
+
+
+def write_table(table: Table) -> str:
+    rows: list[list[str]] = [[] for _ in range(table.rows)]
+    for cell in table.cells:
+        spans = {"rowspan": cell.row_span, "colspan": cell.col_span}
+        attributes = "".join(f' {name}="{span}"' for name, span in spans.items() if span > 1)
+        rows[cell.row].append(f"<td{attributes}>{cell.text}</td>")
+    lines = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return f"<table>{lines}</table>"
+
 
 COUNTS = (2, 3, 4, 6, 8)
 COUNT = 4  # of the tables that show only one
@@ -102,10 +306,10 @@ def main(arguments: Sequence[str]) -> None:
 
 def _list_answers(options: argparse.Namespace) -> Iterator[Answer]:
     if options.answers:
-        yield from drafted_answers.read_recorded(options.answers)
+        yield from read_recorded(options.answers)
     for path in options.paths:
         for file in sorted(path.glob("*.pdf")) if path.is_dir() else [path]:
-            yield from drafted_answers.read_pdf(file, options.pages, options.ocr)
+            yield from read_pdf(file, options.pages, options.ocr)
 
 
 def replay_answer(answer: Answer) -> Tally:
@@ -128,41 +332,43 @@ def compare_tokens(folder: Path) -> Iterator[dict[str, Any]]:
                     yield {"answer": answer.stem, "tokens": ours, "true_tokens": facts["n_output_tokens"]}
 
 
-def _show_groups(tallies: Mapping[str, Tally]) -> Table:
-    table = Table("group", "answers", "tokens", *(f"{kind} %" for kind in KINDS), "drafts from", *map(str, COUNTS))
+def _show_groups(tallies: Mapping[str, Tally]) -> tables.Table:
+    shown = tables.Table(
+        "group", "answers", "tokens", *(f"{kind} %" for kind in KINDS), "drafts from", *map(str, COUNTS)
+    )
     for group, tally in tallies.items():
         shares = [f"{100 * tally.tokens[kind] / tally.tokens.total():.0f}" for kind in KINDS]
         for draft, name in DRAFTS.items():
             rates = [tally.count_per_step(draft, count) for count in COUNTS]
             if any(rates):
-                table.add_row(group, str(tally.answers), str(tally.tokens.total()), *shares, name, *map(_format, rates))
-    table.title = "tokens per step, by drafts per step"
-    return table
+                shown.add_row(group, str(tally.answers), str(tally.tokens.total()), *shares, name, *map(_format, rates))
+    shown.title = "tokens per step, by drafts per step"
+    return shown
 
 
-def _show_kinds(tallies: Mapping[str, Tally]) -> Table:
-    table = Table("group", "drafts from", *KINDS, title=f"tokens per step by kind of token, {COUNT} drafts")
+def _show_kinds(tallies: Mapping[str, Tally]) -> tables.Table:
+    shown = tables.Table("group", "drafts from", *KINDS, title=f"tokens per step by kind of token, {COUNT} drafts")
     for group, tally in tallies.items():
         for draft, name in DRAFTS.items():
             rates = [tally.count_per_step(draft, COUNT, [kind]) for kind in KINDS]
             if any(rates):
-                table.add_row(group, name, *map(_format, rates))
-    return table
+                shown.add_row(group, name, *map(_format, rates))
+    return shown
 
 
-def _show_files(tallies: Mapping[tuple[str, str], Tally]) -> Table:
-    table = Table("group", "file", "tokens", *DRAFTS.values(), title=f"tokens per step by file, {COUNT} drafts")
+def _show_files(tallies: Mapping[tuple[str, str], Tally]) -> tables.Table:
+    shown = tables.Table("group", "file", "tokens", *DRAFTS.values(), title=f"tokens per step by file, {COUNT} drafts")
     for (group, file), tally in tallies.items():
         rates = [tally.count_per_step(draft, COUNT) for draft in DRAFTS]
-        table.add_row(group, file, str(tally.tokens.total()), *map(_format, rates))
-    return table
+        shown.add_row(group, file, str(tally.tokens.total()), *map(_format, rates))
+    return shown
 
 
-def _show_counts(counts: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("answer", "tokens", "of the model", title="the stand-in for the tokenizer")
+def _show_counts(counts: Sequence[Mapping[str, Any]]) -> tables.Table:
+    shown = tables.Table("answer", "tokens", "of the model", title="the stand-in for the tokenizer")
     for count in counts:
-        table.add_row(count["answer"], str(count["tokens"]), str(count["true_tokens"]))
-    return table
+        shown.add_row(count["answer"], str(count["tokens"]), str(count["true_tokens"]))
+    return shown
 
 
 def _format(rate: float | None) -> str:

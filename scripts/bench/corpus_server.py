@@ -17,7 +17,7 @@ from functools import cache, cached_property
 import pymupdf
 from aiohttp import web
 
-from scripts.bench import loopback
+from scripts.bench import local_s3
 
 BUCKET, PREFIX = "corpus", "shelf/"
 LISTED = 1000  # keys in one answer, S3's own limit
@@ -99,8 +99,8 @@ def _list(corpus: Corpus, order: list[int], start: int) -> web.Response:
 
 def start_server(corpus: Corpus) -> AbstractContextManager[str]:
     """Yield the endpoint URL of a new server, a process of its own."""
-    return loopback.start_process("scripts.bench.corpus_server", str(corpus.documents), str(corpus.pages))
+    return local_s3.start_process("scripts.bench.corpus_server", str(corpus.documents), str(corpus.pages))
 
 
 if __name__ == "__main__":
-    loopback.serve_for_ever(create_application(Corpus(int(sys.argv[1]), int(sys.argv[2]))))
+    local_s3.serve_for_ever(create_application(Corpus(int(sys.argv[1]), int(sys.argv[2]))))

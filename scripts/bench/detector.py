@@ -17,8 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.options import create_parser
-from scripts.bench.report import print_json
+from scripts.bench.harness import create_parser, print_json
 from scripts.bench.workload import A4
 from twopass.engines.detector import process
 from twopass.engines.detector.process import ChildDetector, DetectorOptions

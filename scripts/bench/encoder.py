@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.options import create_parser
-from scripts.bench.report import print_json
+from scripts.bench.harness import create_parser, print_json
 
 STAGE_PAGES = 4
 

@@ -31,9 +31,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.engine_setup import build_overrides, open_engine, raise_descriptor_limit
-from scripts.bench.options import create_parser, parse_with_drafts
-from scripts.bench.report import print_json
+from scripts.bench.harness import create_parser, parse_with_drafts, print_json
+from scripts.bench.throughput import build_overrides, open_engine, raise_descriptor_limit
 from scripts.bench.workload import (
     A4,
     BAN_ENVIRONMENT,

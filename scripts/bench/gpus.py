@@ -24,13 +24,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import fresh_process
-from scripts.bench.engine_setup import build_overrides
+from scripts.bench import harness
+from scripts.bench.harness import create_parser, parse_with_drafts, print_json
 from scripts.bench.host_engine import HostEngine
 from scripts.bench.job_runs import run_jobs, warm_up_pages
-from scripts.bench.mix_documents import write_documents
-from scripts.bench.options import create_parser, parse_with_drafts
-from scripts.bench.report import print_json
+from scripts.bench.mix import write_documents
+from scripts.bench.throughput import build_overrides
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import ENVIRONMENT, PAGE_BYTES, choose_load_format, read_mix
 from twopass.engines.gpus import detect_gpus, divide
@@ -96,7 +95,7 @@ def _run_count(count: int, options: Any, arguments: Sequence[str]) -> dict[str, 
     """Measure one count in a fresh process, as `measure` does; what was found is empty if it fails."""
     command = [sys.executable, "-m", "scripts.bench", "gpus", *arguments, "--count", str(count)]
     found: dict[str, Any] = {}
-    with fresh_process.start(command, ENVIRONMENT, options.limit_s) as (lines, _):
+    with harness.start_alone(command, ENVIRONMENT, options.limit_s) as (lines, _):
         for line in lines:
             print(line, end="", flush=True)
             found |= json.loads(line).get("found", {}) if line.startswith("{") else {}

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from scripts.bench.mix_documents import DocumentSet
-from scripts.bench.report import print_json
+from scripts.bench.harness import print_json
+from scripts.bench.mix import DocumentSet
 from scripts.bench.scripted_engine import ScriptedAnswerEngine, TokenMeter
 from scripts.bench.workload import A4
 from twopass import pipeline

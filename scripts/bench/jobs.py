@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench import detector, local_s3
-from scripts.bench.engine_setup import build_overrides
+from scripts.bench.harness import create_parser, parse_with_drafts, print_json
 from scripts.bench.job_runs import measure_latency, run_engine_alone, run_jobs, warm_up_pages
-from scripts.bench.mix_documents import DocumentSet, upload_documents
-from scripts.bench.options import create_parser, parse_with_drafts
-from scripts.bench.report import print_json
+from scripts.bench.mix import DocumentSet, upload_documents
 from scripts.bench.scripted_engine import ScriptedAnswerEngine
+from scripts.bench.throughput import build_overrides
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import ENVIRONMENT, PAGE_BYTES, choose_load_format, read_mix
 from twopass.engines.detector import placement

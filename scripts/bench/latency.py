@@ -28,7 +28,7 @@ from rich.table import Table
 
 from scripts import ROOT
 from scripts.bench import local_s3
-from scripts.bench.options import create_parser
+from scripts.bench.harness import create_parser
 from scripts.bench.workload import read_mix
 
 SEQUENCES = 64
@@ -72,7 +72,7 @@ def _columns(job: str) -> Iterator[str]:
 
 
 def _upload(count: int, endpoint: str) -> Any:
-    from scripts.bench.mix_documents import upload_documents
+    from scripts.bench.mix import upload_documents
 
     pages = [page for page in read_mix(10 * count) if page["crops"]][:count]
     return upload_documents(pages, local_s3.connect(endpoint), f"few{count}", count)

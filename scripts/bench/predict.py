@@ -23,7 +23,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import twopass
-from scripts.bench.options import create_parser
+from scripts.bench.harness import create_parser
 from twopass import Document
 from twopass.errors import TwopassError
 from twopass.format_options import FormatOptions, Furniture, Markdown, Tables

@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from scripts.bench import loopback
+from scripts.bench import local_s3
 
 MAX_OBJECT_BYTES = 1 << 30
 
@@ -77,4 +77,4 @@ def _list(request: web.Request, objects: dict[str, bytes]) -> web.Response:
 
 
 if __name__ == "__main__":
-    loopback.serve_for_ever(create_application())
+    local_s3.serve_for_ever(create_application())

@@ -28,7 +28,7 @@ from PIL import Image, ImageDraw
 from rapidfuzz.distance import Indel, LCSseq
 
 from scripts.bench.drawn_scans import Scan, draw_all
-from scripts.bench.options import create_parser
+from scripts.bench.harness import create_parser
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import scripts, tesseract

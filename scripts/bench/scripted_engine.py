@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from scripts.bench.page_drawing import PHOTO_TOKENS, SENTENCE, ScriptedAnswer
+from scripts.bench.mix import PHOTO_TOKENS, SENTENCE, ScriptedAnswer
 from scripts.bench.usage import read_cpu_seconds
 from scripts.bench.workload import STREAM_INTERVAL
 from twopass.detection import region

@@ -19,8 +19,7 @@ from pathlib import Path
 import pymupdf
 from rich.table import Table
 
-from scripts.bench.options import create_parser
-from scripts.bench.report import print_table
+from scripts.bench.harness import create_parser, print_table
 from scripts.bench.usage import sample_memory
 from twopass import pipeline
 from twopass.job import EntryPoint, Job

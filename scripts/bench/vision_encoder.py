@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from scripts.bench.report import print_json
+from scripts.bench.harness import print_json
 
 PAGE_TILES = (2, 3)  # of an A4 page in gundam mode, across and down
 ROUNDS = 7

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from scripts.bench.simulated_fleet import SimulatedLoop
+from scripts.bench.campaign import SimulatedLoop
 from tests.chaos.chaos import read_count
 from tests.chaos.simulated_workers import PAGE_DOLLARS, SimulatedDocuments, SimulatedWorkers, count_pages
 from twopass.errors import Code, EndpointError

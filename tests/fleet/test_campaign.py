@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scripts.bench.simulated_fleet import SimulatedLoop
+from scripts.bench.campaign import SimulatedLoop
 from tests.fakes.endpoint import ScriptedEndpoint, succeed
 from tests.fakes.platform import Json
 from twopass.errors import EndpointError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.bench.simulated_fleet import SimulatedLoop
+from scripts.bench.campaign import SimulatedLoop
 from tests.fakes.platform import Json
 from twopass.errors import AnswerError, Code
 from twopass.fleet.endpoints.interface import JobState

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench import campaign, s3_calls
+from scripts.bench import campaign
+from scripts.bench.campaign import PeakRate, SimulatedLoop
 from scripts.bench.corpus_server import Corpus
-from scripts.bench.simulated_fleet import PeakRate, SimulatedLoop
 
 
 def test_a_killed_campaign_is_resumed(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_peak_is_that_of_any_ten_seconds() -> None:
 
 def test_requests_are_priced_by_operation() -> None:
     """A million pages with one PUT and one GET each cost 5.40 dollars; what pages need can be left out."""
-    requests = s3_calls.Requests({("PUT", "checkpoint of a page"): 10**6, ("GET", "source"): 10**6})
+    requests = campaign.Requests({("PUT", "checkpoint of a page"): 10**6, ("GET", "source"): 10**6})
 
-    assert s3_calls.price(requests) == pytest.approx(5.4)
-    assert s3_calls.price(requests, besides=s3_calls.OF_PAGES) == pytest.approx(0.4)
+    assert campaign.price(requests) == pytest.approx(5.4)
+    assert campaign.price(requests, besides=campaign.OF_PAGES) == pytest.approx(0.4)

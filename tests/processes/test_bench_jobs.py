@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench import jobs, local_s3, mix_documents, workload
+from scripts.bench import jobs, local_s3, mix, workload
 from scripts.bench.scripted_engine import ScriptedAnswerEngine, TokenMeter
 from tests.fakes.reader import Reader
 from twopass.detection.region import DETECT
@@ -56,7 +56,7 @@ async def test_a_job_asks_about_every_crop_of_the_mix_and_nothing_else(
     """Every page ends as read, and each prompt has a scripted answer; with `pass2: all`, texts are asked about, too."""
     pages = [next(page for page in MIX if page["kind"] == kind and page["crops"]) for kind in ("slide", "letter")]
     pages.append(next(page for page in MIX if len(page["crops"]) == 3))
-    ((data, answers),) = mix_documents.build_documents(pages)
+    ((data, answers),) = mix.build_documents(pages)
     (tmp_path / "mix.pdf").write_bytes(data)
     engine = ScriptedAnswerEngine(SteadyEngine(), answers, TokenMeter(SEQUENCES, 3))
 
@@ -65,8 +65,8 @@ async def test_a_job_asks_about_every_crop_of_the_mix_and_nothing_else(
     )
 
     assert result.documents[0].pages == {"read": 3}
-    assert {prompt.id for prompt in engine.asked} == set(mix_documents.select_asked(answers, pass2 == "all"))
-    assert len(mix_documents.select_asked(answers, True)) > len(mix_documents.select_asked(answers))
+    assert {prompt.id for prompt in engine.asked} == set(mix.select_asked(answers, pass2 == "all"))
+    assert len(mix.select_asked(answers, True)) > len(mix.select_asked(answers))
     assert not engine.unknown
 
 
@@ -75,7 +75,7 @@ async def test_a_job_of_another_family_gets_answers_in_its_form(
 ) -> None:
     """Unlimited-OCR reads the same pages from its own tags, without doubtful pages or unscripted questions."""
     pages = [next(page for page in MIX if page["kind"] == "letter" and page["crops"])]
-    ((data, answers),) = mix_documents.build_documents(pages)
+    ((data, answers),) = mix.build_documents(pages)
     (tmp_path / "mix.pdf").write_bytes(data)
     inner = SteadyEngine()
     inner.family = "unlimited_ocr"
@@ -95,7 +95,7 @@ async def test_a_job_of_a_region_reader_gets_detections_and_is_asked_about_every
 ) -> None:
     """The detector's findings are those blocks that the mix drew; a page begins when it is detected."""
     pages = [next(page for page in MIX if page["kind"] == "letter" and page["crops"])]
-    ((data, answers),) = mix_documents.build_documents(pages)
+    ((data, answers),) = mix.build_documents(pages)
     (tmp_path / "mix.pdf").write_bytes(data)
     inner = SteadyEngine()
     inner.family = "glm_ocr"
@@ -110,7 +110,7 @@ async def test_a_job_of_a_region_reader_gets_detections_and_is_asked_about_every
 
 def test_pages_for_a_latency_run_are_one_document() -> None:
     """A result has its stages by document, so nineteen pages must not be cut into documents of sixteen."""
-    assert [len(list(mix_documents.build_documents(MIX[:19], count))) for count in (16, 19)] == [2, 1]
+    assert [len(list(mix.build_documents(MIX[:19], count))) for count in (16, 19)] == [2, 1]
 
 
 async def test_whole_jobs_are_measured_against_the_engine_alone(worker: Worker) -> None:

@@ -19,9 +19,8 @@ from typing import Any
 import pymupdf
 import pytest
 
-from tests.fakes import damaged_pages
 from tests import ROOT
-from tests.fakes import canary_answers, openai_server
+from tests.fakes import canary_answers, damaged_pages, openai_server
 from twopass.cli import batch
 from twopass.cli.batch import InputFile
 from twopass.cli.read import SETTINGS

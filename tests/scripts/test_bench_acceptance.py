@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scripts.bench import acceptance, draft_replay, drafted_answers
+from scripts.bench import acceptance
 from tests import ROOT
 from tests.fakes import answers
 from twopass.document import Box, Element, Kind
@@ -17,7 +17,7 @@ from twopass.families.agreement import word_coverage
 from twopass.families.registry import FAMILIES
 from twopass.families.table_parser import parse_html
 
-BOX = Box.from_grid(100, 200, 300, 400, drafted_answers.GRID)
+BOX = Box.from_grid(100, 200, 300, 400, acceptance.GRID)
 BLANK = Element(id="", page=1, category=Kind.TEXT.category, kind=Kind.TEXT, boxes=(BOX,))
 RECORDED = answers.block("text", " ".join(f"word{number}" for number in range(60)))
 
@@ -26,24 +26,24 @@ RECORDED = answers.block("text", " ".join(f"word{number}" for number in range(60
 @example(answers.PAGE)
 def test_tokens_are_the_text(text: str) -> None:
     """Nothing is lost or doubled, whatever the kinds."""
-    assert "".join(draft_replay.split_tokens(text)) == text
-    assert "".join(token for _, token in draft_replay.split_kinds(text)) == text
+    assert "".join(acceptance.split_tokens(text)) == text
+    assert "".join(token for _, token in acceptance.split_kinds(text)) == text
 
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_perfect_draft_is_accepted_whole(count: int) -> None:
     """Each step then yields the drafts and one more token; the first token comes before the first step."""
     text = "Seven springs give water to a village in hills above Bern"
-    tokens = [("text", token) for token in draft_replay.split_tokens(text)]
+    tokens = [("text", token) for token in acceptance.split_tokens(text)]
 
-    assert draft_replay.replay(tokens, text, count).total() == -(-(len(tokens) - 1) // (count + 1))
+    assert acceptance.replay(tokens, text, count).total() == -(-(len(tokens) - 1) // (count + 1))
 
 
 def test_without_drafts_that_fit_a_step_yields_one_token() -> None:
     """No word of the answer is in the text, and none is repeated."""
-    tokens = [("text", token) for token in draft_replay.split_tokens("one two three")]
+    tokens = [("text", token) for token in acceptance.split_tokens("one two three")]
 
-    assert draft_replay.replay(tokens, "four five", 4).total() == len(tokens) - 1
+    assert acceptance.replay(tokens, "four five", 4).total() == len(tokens) - 1
 
 
 def test_the_written_answer_is_read_back() -> None:
@@ -54,7 +54,7 @@ def test_the_written_answer_is_read_back() -> None:
         BLANK.model_copy(update={"kind": Kind.TABLE, "table": parse_html(answers.TABLE)}),
     ]
 
-    read = FAMILIES["deepseek_ocr"].parse(drafted_answers.write_answer(written), 1).elements
+    read = FAMILIES["deepseek_ocr"].parse(acceptance.write_answer(written), 1).elements
 
     assert [(element.kind, element.boxes) for element in read] == [(e.kind, e.boxes) for e in written]
     assert [element.text for element in read[:2]] == ["Springs", "The springs give water."]
@@ -65,16 +65,16 @@ def test_words_of_an_answer_are_what_a_text_layer_would_have() -> None:
     """No tags, no markdown, no HTML."""
     answer = answers.block("title", "# The daisy- chain") + answers.block("table", answers.TABLE)
 
-    assert drafted_answers.strip_answer(answer) == "The daisy-chain Pump Flow (m³/h) P-1 12.5"
+    assert acceptance.strip_answer(answer) == "The daisy-chain Pump Flow (m³/h) P-1 12.5"
 
 
 def test_a_page_is_drafted_from_its_text_layer() -> None:
     """The cpu engine's reading of the sample's first page has the words of the layer, in the model's grammar."""
-    [page] = drafted_answers.read_pdf(ROOT / "samples" / "sample.pdf", pages=1, with_ocr=False)
+    [page] = acceptance.read_pdf(ROOT / "samples" / "sample.pdf", pages=1, with_ocr=False)
 
     assert (page.group, page.file) == ("born-digital page", "sample")
     assert "<|ref|>title<|/ref|><|det|>[[" in page.answer
-    assert word_coverage(drafted_answers.strip_answer(page.answer), page.text) == 1
+    assert word_coverage(acceptance.strip_answer(page.answer), page.text) == 1
 
 
 def test_the_command_reports_recorded_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

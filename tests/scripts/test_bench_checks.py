@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.bench.corpus import checks, command, drawn, drawn_text, matching, sample_tables, scores
+from scripts.bench.corpus import checks, command, drawn, drawn_text, scores
 from scripts.bench.corpus.checks import Check, Form, InvalidCheck, Kind
 from scripts.bench.corpus.readers import Reader, ReaderMissing, Reading
 from scripts.bench.corpus.scores import ReaderRun, Source
@@ -100,12 +100,12 @@ def test_arabic_is_drawn_in_joined_forms_and_lam_alef_as_one() -> None:
 
 def test_the_sample_has_its_tables_as_rows_of_equal_length() -> None:
     """Spanning headers leave empty places, as in what readers are compared with."""
-    first = sample_tables.load()[0]
+    first = drawn.load()[0]
 
     assert first.page == 3
     assert list(first.rows[0]) == ["Group", "Source", "2023", "", "2024", ""]
     assert {len(row) for row in first.rows} == {6}
-    assert sum(len(page.tables) for page in sample_tables.list_pages()) == 4
+    assert sum(len(page.tables) for page in drawn.list_pages()) == 4
 
 
 # the parser
@@ -161,37 +161,37 @@ def test_the_message_names_what_is_wrong(change: dict[str, Any], reason: str) ->
 
 
 def test_markup_does_not_hide_a_text() -> None:
-    assert matching.passes(make_check(Kind.PRESENT, "The warden walks the line"), PAGE)
+    assert checks.passes(make_check(Kind.PRESENT, "The warden walks the line"), PAGE)
 
 
 def test_a_text_may_differ_by_the_share_that_the_check_allows() -> None:
     wanted = "listens for leeks with an iron rod"
 
-    assert matching.passes(make_check(Kind.PRESENT, wanted, similarity=0.95), PAGE)
-    assert not matching.passes(make_check(Kind.PRESENT, wanted, similarity=0.99), PAGE)
+    assert checks.passes(make_check(Kind.PRESENT, wanted, similarity=0.95), PAGE)
+    assert not checks.passes(make_check(Kind.PRESENT, wanted, similarity=0.99), PAGE)
 
 
 def test_texts_must_be_in_the_order_of_the_check() -> None:
-    assert matching.passes(make_check(Kind.ORDER, "Thursdays", "iron rod", "Prices"), PAGE)
-    assert not matching.passes(make_check(Kind.ORDER, "iron rod", "Thursdays", "Prices"), PAGE)
+    assert checks.passes(make_check(Kind.ORDER, "Thursdays", "iron rod", "Prices"), PAGE)
+    assert not checks.passes(make_check(Kind.ORDER, "iron rod", "Thursdays", "Prices"), PAGE)
 
 
 def test_nothing_is_absent_from_a_page_that_was_not_read() -> None:
     check = make_check(Kind.ABSENT, "Annual report")
 
-    assert matching.passes(check, PAGE)
-    assert not matching.passes(check, "![picture](images/1.png)")
+    assert checks.passes(check, PAGE)
+    assert not checks.passes(check, "![picture](images/1.png)")
 
 
 def test_the_form_markdown_sees_markup_and_white_space() -> None:
-    assert matching.passes(make_check(Kind.PRESENT, "**warden**", form=Form.MARKDOWN), PAGE)
-    assert not matching.passes(make_check(Kind.PRESENT, "The warden", form=Form.MARKDOWN), PAGE)
+    assert checks.passes(make_check(Kind.PRESENT, "**warden**", form=Form.MARKDOWN), PAGE)
+    assert not checks.passes(make_check(Kind.PRESENT, "The warden", form=Form.MARKDOWN), PAGE)
 
 
 def test_the_form_formula_ignores_the_space_of_latex() -> None:
     page = r"$$ Q = \frac { V } { t } \, . $$"
 
-    assert matching.passes(make_check(Kind.PRESENT, r"Q=\frac{V}{t}", form=Form.FORMULA), page)
+    assert checks.passes(make_check(Kind.PRESENT, r"Q=\frac{V}{t}", form=Form.FORMULA), page)
 
 
 @pytest.mark.parametrize(
@@ -206,29 +206,29 @@ def test_the_form_formula_ignores_the_space_of_latex() -> None:
     ],
 )
 def test_a_cell_is_found_by_its_neighbours(check: Check, passes: bool) -> None:
-    assert matching.passes(check, f"Text.\n\n{TABLE}\n\nText.") is passes
+    assert checks.passes(check, f"Text.\n\n{TABLE}\n\nText.") is passes
 
 
 def test_a_spanning_cell_is_the_heading_of_all_its_columns() -> None:
-    assert matching.passes(make_cell("395", heading="Losses", left="410", up="2024"), SPANNING)
-    assert matching.passes(make_cell("2024", up="Losses"), SPANNING)
+    assert checks.passes(make_cell("395", heading="Losses", left="410", up="2024"), SPANNING)
+    assert checks.passes(make_cell("2024", up="Losses"), SPANNING)
 
 
 @given(words, texts, words)
 def test_a_text_is_found_wherever_it_stands(before: str, text: str, after: str) -> None:
-    assert matching.find(text, before + text + after, 1.0) is not None
+    assert checks.find(text, before + text + after, 1.0) is not None
 
 
 @given(st.text(max_size=200), texts, st.sampled_from(Kind), st.sampled_from(Form))
 def test_any_markdown_passes_or_fails(markdown: str, text: str, kind: Kind, form: Form) -> None:
-    assert matching.passes(make_check(kind, text, text, form=form), markdown) in (True, False)
+    assert checks.passes(make_check(kind, text, text, form=form), markdown) in (True, False)
 
 
 @given(words, st.text("abc ", min_size=1, max_size=12).filter(str.strip))
 def test_a_text_is_present_or_absent_and_never_both(more: str, text: str) -> None:
     kinds = [make_check(kind, text, similarity=0.9) for kind in (Kind.PRESENT, Kind.ABSENT)]
 
-    assert sorted(matching.passes(check, PAGE + more) for check in kinds) == [False, True]
+    assert sorted(checks.passes(check, PAGE + more) for check in kinds) == [False, True]
 
 
 # scores
@@ -236,33 +236,33 @@ def test_a_text_is_present_or_absent_and_never_both(more: str, text: str) -> Non
 
 @given(st.lists(st.text("abcdefgh", min_size=1, max_size=5), min_size=1, max_size=30))
 def test_words_in_order_are_all_right(words: list[str]) -> None:
-    assert matching.measure_order("# " + " ".join(words), " ".join(words)) == 1.0
+    assert checks.measure_order("# " + " ".join(words), " ".join(words)) == 1.0
 
 
 def test_interleaved_columns_cost_order() -> None:
     page, mixed = "one two three four five six seven eight", "one five two six three seven four eight"
 
-    assert matching.measure_order(mixed, page) == pytest.approx(5 / 8)
+    assert checks.measure_order(mixed, page) == pytest.approx(5 / 8)
 
 
 @given(st.lists(st.lists(st.text("abc|*12 ", max_size=6), min_size=2, max_size=2), min_size=1, max_size=4))
 def test_all_cells_of_a_table_as_it_is_are_exact(rows: list[list[str]]) -> None:
-    escaped = [[matching.to_plain(text).replace("|", " ").strip() for text in row] for row in rows]
+    escaped = [[checks.to_plain(text).replace("|", " ").strip() for text in row] for row in rows]
     table = table_markup.to_gfm(escaped, 2)
 
-    assert matching.measure_cells(f"Text.\n\n{table}\n\nText.", [escaped]) == 1.0
+    assert checks.measure_cells(f"Text.\n\n{table}\n\nText.", [escaped]) == 1.0
 
 
 def test_a_shifted_column_makes_its_cells_wrong() -> None:
     rows = [["Valve", "Pressure", ""], ["School", "4.0 bar", "6 May"], ["Bakery", "9 May", "3.7 bar"]]
 
-    assert matching.measure_cells(TABLE, [rows]) == pytest.approx(7 / 9)
+    assert checks.measure_cells(TABLE, [rows]) == pytest.approx(7 / 9)
 
 
 def test_a_cell_below_a_spanning_one_is_empty() -> None:
     rows = [["District", "Losses", ""], ["", "2023", "2024"], ["Upper", "410", "395"]]
 
-    assert matching.measure_cells(SPANNING, [rows]) == 1.0
+    assert checks.measure_cells(SPANNING, [rows]) == 1.0
 
 
 def test_checks_are_counted_by_class_and_failed_ones_are_listed() -> None:

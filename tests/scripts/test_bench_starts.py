@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scripts.bench import local_s3, start_runs, starts
+from scripts.bench import local_s3, starts
 from twopass.engines.vllm.shared_cache import Place, SharedCache, State
 from twopass.families.registry import get_family
 from twopass.pages.shared_pixels import Pixels
@@ -160,14 +160,14 @@ def test_new_kernels_are_named_by_their_files(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
 
-    assert start_runs.list_kernels(tmp_path) == {"A": "_ban_kernel", "B": "__triton_launcher"}
-    assert start_runs.list_kernels(tmp_path / "none") == {}
+    assert starts.list_kernels(tmp_path) == {"A": "_ban_kernel", "B": "__triton_launcher"}
+    assert starts.list_kernels(tmp_path / "none") == {}
 
 
 def test_all_that_jobs_can_ask_is_read() -> None:
     """Every mode, with and without a ban, no draft, a long one, crops up to a page, and more pages than sequences."""
     modes = sorted(get_family("deepseek_ocr").modes - {"auto"})
-    asked = list(start_runs.list_prompts([Pixels(1190, 1684, data=bytes(1190 * 1684 * 3))], modes))
+    asked = list(starts.list_prompts([Pixels(1190, 1684, data=bytes(1190 * 1684 * 3))], modes))
     prompts = [prompt for at_once in asked for prompt in at_once]
 
     assert {prompt.mode for prompt in prompts} == {"tiny", "small", "base", "large", "gundam"}

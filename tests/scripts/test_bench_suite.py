@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts.bench import __main__, engine_setup, jobs, machine, mix, options, suite, table, workload
+from scripts.bench import __main__, harness, jobs, mix, suite, throughput, workload
 from tests import ROOT
 from twopass.engines.vllm.arguments import DEFAULT_DRAFTS
 from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2
@@ -80,8 +80,8 @@ MACHINE = {"gpu": "H200, 580.1, 143771 MiB", "cores": 16, "versions": {"vllm": "
 )
 def test_only_runs_of_like_machines_are_merged(change: dict[str, Any], difference: str | None) -> None:
     """Card, driver and the speed of Python, which the core's thread follows; machines differ by a factor of two."""
-    assert machine.find_difference(MACHINE, MACHINE | change) == difference
-    assert machine.find_difference(None, MACHINE | change) is None
+    assert harness.find_difference(MACHINE, MACHINE | change) == difference
+    assert harness.find_difference(None, MACHINE | change) is None
 
 
 def test_scans_are_spread_evenly() -> None:
@@ -108,7 +108,7 @@ def test_starts_are_summarized_by_median_and_maximum() -> None:
 
 def test_the_table_says_by_how_much_a_goal_is_missed() -> None:
     """Lower bounds, upper bounds and ratios. A dash means not measured; figures without a row are listed by name."""
-    text = table.render_table({
+    text = suite.render_table({
         "pass1_500": {"twopass": 20.0, "stock_async": 16.0, "stock_generate": 7.0},
         "ready_s": {"warm": 25.0, "cold": 80.0},
         "crops_per_s": {"twopass": 400.0},
@@ -133,13 +133,13 @@ def test_drafts_are_measured_with_simulated_acceptance_only(capsys: pytest.Captu
     """Random weights accept almost none, so that an engine without --acceptance has none."""
 
     def parse(*arguments: str) -> Any:
-        return options.parse_with_drafts(options.create_parser("scripts.bench", None), arguments)
+        return harness.parse_with_drafts(harness.create_parser("scripts.bench", None), arguments)
 
     simulated = parse("--acceptance", "2.5")
 
-    assert parse().drafts == 0 and engine_setup.build_overrides(parse()) == {}
+    assert parse().drafts == 0 and throughput.build_overrides(parse()) == {}
     assert (simulated.drafts, simulated.acceptance) == (workload.DRAFT_TOKENS, 2.5)
-    config = engine_setup.build_overrides(simulated)["speculative_config"]
+    config = throughput.build_overrides(simulated)["speculative_config"]
     assert (config["num_speculative_tokens"], config["synthetic_acceptance_length"]) == (workload.DRAFT_TOKENS, 2.5)
     with pytest.raises(SystemExit):
         parse("--acceptance", "3", "--drafts", "0")
@@ -179,9 +179,9 @@ def test_as_many_tokens_are_drafted_in_the_benchmark_as_in_a_worker() -> None:
 
 def test_every_row_of_the_table_is_in_the_last_full_run() -> None:
     """docs/bench/h200.json has a figure under each name that the rows refer to."""
-    figures = dict(table.flatten_figures(json.loads((ROOT / "docs" / "bench" / "h200.json").read_text())))
+    figures = dict(suite.flatten_figures(json.loads((ROOT / "docs" / "bench" / "h200.json").read_text())))
 
-    assert not [name for row in table.ROWS for name in (row.ours, row.stock) if name and name not in figures]
+    assert not [name for row in suite.ROWS for name in (row.ours, row.stock) if name and name not in figures]
 
 
 @pytest.mark.parametrize("stage", ["twopass", "warm"])

@@ -18,8 +18,7 @@ import openapi_spec_validator
 import pytest
 from PIL import Image
 
-from tests.fakes import damaged_pages
-from tests.fakes import office_files, s3
+from tests.fakes import damaged_pages, office_files, s3
 from tests.fakes.children import find_children
 from tests.server.conftest import KEY, Server, build_pdf, iterate_events, read_events, run_server
 from twopass.errors import Code

@@ -20,12 +20,11 @@ from pathlib import Path
 
 import pymupdf
 
-from scripts.bench.corpus import checks, drawn, sample_tables, scores, table_kinds, table_scores
-from scripts.bench.corpus.checks import Check
-from scripts.bench.corpus.matching import Rows
+from scripts.bench.corpus import checks, drawn, scores, table_kinds
+from scripts.bench.corpus.checks import Check, Rows
 from scripts.bench.corpus.readers import OWN, Reader, ReaderMissing, Reading
 from scripts.bench.corpus.scores import ReaderRun, Source
-from scripts.bench.options import create_parser
+from scripts.bench.harness import create_parser
 
 CHECKS = Path(__file__).with_name("checks")
 OF_TABLES = ("twopass", "pymupdf4llm-body", "pymupdf-find-tables")
@@ -59,13 +58,13 @@ def main(arguments: Sequence[str]) -> None:
 def compare_tables(folder: Path, readers: Sequence[Reader], output: Path) -> None:
     """Score the tables of documents with known cells, and drawn ones of all kinds."""
     output.mkdir(parents=True, exist_ok=True)
-    public = {pdf.name: table_scores.load_truth(path) for pdf, path in _find_truth(folder)}
+    public = {pdf.name: scores.load_truth(path) for pdf, path in _find_truth(folder)}
     drawn_truth = {f"{page.name}.pdf": list(page.truth.values()) for page in table_kinds.save_all(output)}
     sources = [describe(folder / "pdfs" / name) for name in public] + [describe(output / name) for name in drawn_truth]
     runs = list(filter(None, (run(reader, sources, output) for reader in readers)))
     names = [run.reader for run in runs]
     for title, truth in ((f"documents of {folder.name}", public), ("drawn tables", drawn_truth)):
-        print(scores.render(f"Tables, {title}: {len(truth)}", ["score", *names], table_scores.summarise(runs, truth)))
+        print(scores.render(f"Tables, {title}: {len(truth)}", ["score", *names], scores.summarise(runs, truth)))
     print(
         scores.render(
             "Processor time", ["pages", *names], scores.measure_seconds(runs, {s.path.name: s for s in sources})
@@ -127,9 +126,9 @@ def draw(output: Path) -> list[Source]:
         describe(paths[document.name], document.text if document.order else None, document.tables)
         for document in drawn.list_documents()
     ]
-    sample = output / sample_tables.PDF.name
-    sample.write_bytes(sample_tables.PDF.read_bytes())
-    tables = [table.rows for table in sample_tables.load()]
+    sample = output / drawn.PDF.name
+    sample.write_bytes(drawn.PDF.read_bytes())
+    tables = [table.rows for table in drawn.load()]
     return [*sources, describe(output / drawn.RECEIPT), describe(sample, tables=tables)]
 
 

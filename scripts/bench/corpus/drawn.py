@@ -2,17 +2,183 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pymupdf
 
-from scripts.bench.corpus import drawing, drawn_text, sample_tables
-from scripts.bench.corpus.drawing import BODY_PT, MARGIN, write_html, write_paragraphs
-from scripts.bench.corpus.matching import Rows
+from scripts import ROOT
+from scripts.bench.corpus import drawn_text
+from scripts.bench.corpus.checks import Rows
 from twopass.acceptance import drawn_pages
 from twopass.acceptance.drawn_pages import A4, DrawnPage, Write
+
+MARGIN = 64  # points
+BODY_PT = 11
+ARABIC_SCRIPT = 6  # MuPDF's number of the script, for its own Noto Naskh
+PRESENTATION_FORMS = range(0xFE70, 0xFEFD)
+ARABIC_LINE_PT = 30
+
+Place = Callable[[int, int], tuple[float, float]]
+
+
+def write_html(page: pymupdf.Page, box: Sequence[float], body: str, size: float = BODY_PT) -> float:
+    """Set HTML in a box and return where it ends; raises ValueError where it does not fit at its size."""
+    spare, _ = page.insert_htmlbox(box, body, css=f"* {{font-size: {size}px; font-family: serif}}", scale_low=1)
+    if spare < 0:
+        raise ValueError(f"does not fit into {box}: {body[:60]}")
+    return float(box[3] - spare)
+
+
+def write_paragraphs(page: pymupdf.Page, paragraphs: Sequence[str], top: float = MARGIN + 30) -> float:
+    """Set paragraphs over the page's width, and return where they end."""
+    body = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+    return write_html(page, (MARGIN, top, page.rect.width - MARGIN, page.rect.height - MARGIN), body)
+
+
+def write_cells(page: pymupdf.Page, rows: Rows, place: Place, size: float = 10) -> None:
+    """Write the texts of a table's cells; `place` gives the start of a cell's baseline by row and column."""
+    for r, row in enumerate(rows):
+        for c, text in enumerate(row):
+            page.insert_text(place(r, c), text, fontsize=size, fontname="hebo" if r == 0 else "helv")
+
+
+def rule_cells(
+    page: pymupdf.Page, rows: Rows, corner: tuple[float, float], cell: tuple[float, float], spans: int = 1
+) -> None:
+    """Draw rules around all cells; in the first row the cells after the first are `spans` columns wide."""
+    (left, top), (width, height) = corner, cell
+    for r, row in enumerate(rows):
+        c = 0
+        while c < len(row):
+            wide = spans if r == 0 and c > 0 else 1
+            x, y = left + c * width, top + r * height
+            page.draw_rect((x, y, x + wide * width, y + height), color=(0, 0, 0), width=0.7)
+            c += wide
+
+
+def rule_double(
+    page: pymupdf.Page, rows: Rows, corner: tuple[float, float], cell: tuple[float, float], gap: float = 2.5
+) -> None:
+    """Draw a box of its own in each cell and one around all: every border is double."""
+    (left, top), (width, height) = corner, cell
+    page.draw_rect((left - gap, top - gap, left + width * len(rows[0]) + gap, top + height * len(rows) + gap))
+    for r, row in enumerate(rows):
+        for c in range(len(row)):
+            x, y = left + c * width, top + r * height
+            page.draw_rect((x + gap / 2, y + gap / 2, x + width - gap / 2, y + height - gap / 2), width=0.5)
+
+
+@cache
+def _load_arabic_forms() -> dict[tuple[str, str], str]:
+    """Map (how it joins, letter or lam-alef) to the character that has this form."""
+    decompositions = {chr(code): unicodedata.decomposition(chr(code)).split() for code in PRESENTATION_FORMS}
+    return {
+        (parts[0].strip("<>"), "".join(chr(int(part, 16)) for part in parts[1:])): form
+        for form, parts in decompositions.items()
+        if len(parts) > 1
+    }
+
+
+def shape_arabic(word: str) -> str:
+    """The letters of a word in the forms in which they join, in the order in which they stand from the left.
+
+    MuPDF's own shaping maps several glyphs to no character, so that no reader could know them.
+    """
+    forms = _load_arabic_forms()
+    units, rest = list[str](), word
+    while rest:
+        units.append(rest[:2] if len(rest) > 1 and ("isolated", rest[:2]) in forms else rest[0])
+        rest = rest[len(units[-1]) :]
+    shaped = []
+    for n, unit in enumerate(units):
+        joins_before = n > 0 and ("initial", units[n - 1]) in forms and ("final", unit) in forms
+        joins_after = n + 1 < len(units) and ("initial", unit) in forms and ("final", units[n + 1]) in forms
+        name = {(0, 0): "isolated", (0, 1): "initial", (1, 1): "medial", (1, 0): "final"}[joins_before, joins_after]
+        shaped.append(forms.get((name, unit), unit))
+    return "".join(reversed(shaped))
+
+
+def write_arabic(page: pymupdf.Page, lines: Sequence[str], top: float, size: float = 15) -> None:
+    """Set lines against the right margin, each as one run of glyphs from the left, as PDFs have them."""
+    font = pymupdf.Font(script=ARABIC_SCRIPT, language="ar")
+    writer = pymupdf.TextWriter(page.rect)
+    for n, line in enumerate(lines):
+        glyphs = " ".join(shape_arabic(word) for word in reversed(line.split()))
+        start = page.rect.width - MARGIN - font.text_length(glyphs, size)
+        writer.append((start, top + n * ARABIC_LINE_PT), glyphs, font, size)
+    writer.write_text(page)
+
+
+def write_fraction(page: pymupdf.Page, at: tuple[float, float], parts: tuple[str, str, str, str]) -> None:
+    """Set `left numerator/denominator right` as a displayed formula in 14 points; `at` is where its baseline starts."""
+    left, numerator, denominator, right = parts
+    font, size, (x, y) = pymupdf.Font("tiit"), 14, at
+    page.insert_text((x, y), left, fontname="tiit", fontsize=size)
+    x += font.text_length(left, size) + 6
+    widths = [font.text_length(part, size) for part in (numerator, denominator)]
+    wide = max(widths) + 8
+    for text, width, down in zip((numerator, denominator), widths, (-8, 13), strict=True):
+        page.insert_text((x + (wide - width) / 2, y + down), text, fontname="tiit", fontsize=size)
+    page.draw_line((x, y - 4), (x + wide, y - 4), width=0.7)
+    page.insert_text((x + wide + 6, y), right, fontname="tiit", fontsize=size)
+
+
+def add_field(page: pymupdf.Page, name: str, value: str | bool, box: Sequence[float]) -> None:
+    """Add a filled text field, or for a bool a check box."""
+    widget = pymupdf.Widget()
+    widget.rect, widget.field_name = pymupdf.Rect(box), name
+    is_box = isinstance(value, bool)
+    widget.field_type = pymupdf.PDF_WIDGET_TYPE_CHECKBOX if is_box else pymupdf.PDF_WIDGET_TYPE_TEXT
+    widget.field_value = value
+    page.add_widget(widget)
+
+
+PDF = ROOT / "samples" / "sample.pdf"
+TRUTH = ROOT / "samples" / "sample.truth.json"
+
+
+class SampleTable(NamedTuple):
+    """A table and the number of its page; places that a spanning cell covers are empty."""
+
+    page: int
+    rows: Rows
+
+
+def load() -> list[SampleTable]:
+    """All tables but the second part of one that continues: readers may join it to the first."""
+    tables = json.loads(TRUTH.read_text(encoding="utf-8"))["tables"]
+    return [_build(table) for table in tables if "(continued)" not in table["caption"]]
+
+
+def _build(table: dict[str, Any]) -> SampleTable:
+    texts = {(cell["row"], cell["col"]): cell["text"] for cell in table["cells"]}
+    rows = [[texts.get((row, col), "") for col in range(table["cols"])] for row in range(table["rows"])]
+    return SampleTable(table["page"], rows)
+
+
+def list_pages() -> tuple[DrawnPage, ...]:
+    """The sample's upright pages that have tables, to be drawn on A4 pages."""
+    tables = load()
+    with pymupdf.open(PDF) as sample:
+        numbers = sorted({table.page for table in tables if not sample[table.page - 1].rotation})
+    return tuple(
+        _copy_page(number, tuple(table.rows for table in tables if table.page == number)) for number in numbers
+    )
+
+
+def _copy_page(number: int, tables: tuple[Rows, ...]) -> DrawnPage:
+    def write(page: pymupdf.Page) -> None:
+        with pymupdf.open(PDF) as sample:
+            page.show_pdf_page(page.rect, sample, number - 1)
+
+    return DrawnPage(write, "", tables)
+
 
 CELL = (108, 26)  # points, width and height
 SMALL_PAGE = (180, 300)  # points: a receipt
@@ -94,9 +260,9 @@ def draw_fields(page: pymupdf.Page) -> None:
     page.insert_text((MARGIN, 90), "Application for a water connection", fontname="hebo", fontsize=16)
     for n, (label, value) in enumerate((("Name", "Edith Marlow"), ("Street", "Orchard Way 12"), ("Plot", "B 407"))):
         page.insert_text((MARGIN, 134 + 30 * n), label, fontname="helv", fontsize=11)
-        drawing.add_field(page, label, value, (140, 120 + 30 * n, 340, 138 + 30 * n))
+        add_field(page, label, value, (140, 120 + 30 * n, 340, 138 + 30 * n))
     for n, (label, is_on) in enumerate((("Drinking water", True), ("Garden water", False))):
-        drawing.add_field(page, label, is_on, (MARGIN, 230 + 26 * n, MARGIN + 13, 243 + 26 * n))
+        add_field(page, label, is_on, (MARGIN, 230 + 26 * n, MARGIN + 13, 243 + 26 * n))
         page.insert_text((MARGIN + 24, 241 + 26 * n), label, fontname="helv", fontsize=11)
     page.insert_text((MARGIN, 310), "The fee is due within thirty days.", fontname="helv", fontsize=11)
     write_html(page, (MARGIN, 330, 500, 420), "<p>☑ The owner agrees to the works</p><p>☐ A pump is needed</p>")
@@ -108,7 +274,7 @@ def draw_hebrew(page: pymupdf.Page) -> None:
 
 
 def draw_arabic(page: pymupdf.Page) -> None:
-    drawing.write_arabic(page, drawn_text.ARABIC_LINES, 120)
+    write_arabic(page, drawn_text.ARABIC_LINES, 120)
 
 
 def write_lines(lines: Sequence[str], size: float = 14) -> DrawnPage:
@@ -168,13 +334,13 @@ def draw_table(rows: Rows, style: str, caption: str) -> DrawnPage:
         page.insert_text((MARGIN, 100), caption, fontname="hebo", fontsize=12)
         write_html(page, (MARGIN, 108, A4[0] - MARGIN, 146), "<p>The figures were collected by the wardens.</p>")
         if style == "ruled":
-            drawing.rule_cells(page, rows, CORNER, (width, height))
+            rule_cells(page, rows, CORNER, (width, height))
         if style == "spanning":
-            drawing.rule_cells(page, rows, CORNER, (width * 0.85, height), spans=2)
+            rule_cells(page, rows, CORNER, (width * 0.85, height), spans=2)
         if style == "double":
-            drawing.rule_double(page, rows, CORNER, (width, height))
+            rule_double(page, rows, CORNER, (width, height))
         wide = width * (0.85 if style == "spanning" else 1)
-        drawing.write_cells(page, rows, lambda r, c: (left + c * wide + 8, top + r * height + height * 0.66))
+        write_cells(page, rows, lambda r, c: (left + c * wide + 8, top + r * height + height * 0.66))
         bottom = top + height * len(rows)
         write_html(page, (MARGIN, bottom + 20, A4[0] - MARGIN, bottom + 90), f"<p>{drawn_text.REPORT[0]}</p>")
 
@@ -236,7 +402,7 @@ def draw_fractions(page: pymupdf.Page) -> None:
     )
     for n, (text, parts) in enumerate(sets):
         page.insert_text((MARGIN, 100 + 90 * n), text, fontname="tiro", fontsize=12)
-        drawing.write_fraction(page, (220, 138 + 90 * n), parts)
+        write_fraction(page, (220, 138 + 90 * n), parts)
     page.insert_text(
         (MARGIN, 380), "The energy of the falling water is E = m g h in joules.", fontname="tiro", fontsize=12
     )
@@ -298,7 +464,7 @@ def list_documents() -> tuple[DrawnDocument, ...]:
         _single("footnotes", draw_footnotes),
         *(DrawnDocument(name, (page,)) for name, page in tables.items()),
         *(DrawnDocument(f"{name}_scan", (page,), is_scan=True) for name, page in tables.items()),
-        DrawnDocument("sample_tables_scan", sample_tables.list_pages(), is_scan=True),
+        DrawnDocument("sample_tables_scan", list_pages(), is_scan=True),
         _single("contents", draw_contents),
         _single("code", draw_code),
         _single("characters", draw_characters),
