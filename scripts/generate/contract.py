@@ -62,8 +62,8 @@ JOB: Mapping[str, str] = {
     "sampling": "sampling parameters that override the defaults",
     "deadline_s": "pages not read by then are `unread`; with an output, the same job, sent again, continues; 540 on "
     "RunPod",
-    "failed_pages": "how many failed pages, or what percentage, make a document `partial_success` or `failure`; "
-    "pages that were read are kept",
+    "failed_pages": 'how many failed pages (`3`, or `"5%"`) make a document `partial_success` or `failure`: by default '
+    '`{"partial_success": 1, "failure": null}`, a failure only if no page was read; pages that were read are kept',
     "strict": "`true`: a document with a loss or a failed page is a `failure`, although what was read is written; not "
     "part of the document id",
     "resume": "`false` reads everything again, into a separate folder",
@@ -136,7 +136,7 @@ def render_files() -> dict[Path, str]:
 def render_contract() -> str:
     """The text of docs/contract.md."""
     progress = {field.name: str(field.default) for field in dataclasses.fields(Progress)}
-    return f"""# The contract
+    return f"""# Jobs and results
 
 RunPod's `/run` and `/runsync`, a worker's local API and `--test_input` take the same jobs and return the same results.
 `make docs` generates this page from the code; [openapi.json](openapi.json) is the machine-readable version.
@@ -146,8 +146,21 @@ RunPod's `/run` and `/runsync`, a worker's local API and `--test_input` take the
 The body of a request is `{{"input": {{…}}}}`. Unknown fields are rejected; an error names its field.
 A job has at most 5,000 values.
 
+```json
+{{"input": {{"source": "s3://papers/in/report.pdf", "pages": "1-20", "strict": true}}}}
+```
+
 {_render_fields(Job, JOB, HIDDEN)}
 ## A result
+
+```json
+{{"status": "success",
+ "documents": [{{"id": "report-3f2a9c01b7de", "source": "s3://papers/in/report.pdf", "status": "success",
+   "pages": {{"read": 19, "blank": 1}},
+   "artefacts": {{"document.json": {{"uri": "s3://papers/out/report-3f2a9c01b7de/document.json", "bytes": 81231}}}},
+   "timings": {{"duration_s": 7.1}}, "usage": {{"pages_per_s": 2.8}}}}],
+ "problems": []}}
+```
 
 At most {RESULT_BYTES // 1000} KB, and up to {INLINE_BYTES // 1_000_000} MB of inline artefacts. A failed job has
 `error`, a string that begins with its code, and this result as `detail`.

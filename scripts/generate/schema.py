@@ -38,10 +38,13 @@ def _render_finding(kind: FindingKind) -> str:
 
 
 def _render_flags() -> str:
-    rows = ["| flag | meaning | of | raises doubt | warning |", "|---|---|---|---|---|", *map(_render_flag, Flag)]
+    doubts = [_render_flag(flag) for flag in Flag if not flag.informs]
+    rest = [_render_flag(flag) for flag in Flag if flag.informs]
+    rows = ["| raises doubt | meaning |", "|---|---|", *doubts, "", "| informs | meaning |", "|---|---|", *rest]
     return "\n".join(rows) + "\n"
 
 
 def _render_flag(flag: Flag) -> str:
-    scope, doubt = "page" if flag.is_of_page else "element", "" if flag.informs else "yes"
-    return f"| `{flag}` | {flag.sentence} | {scope} | {doubt} | {flag.warning.code if flag.warning else ''} |"
+    notes = [*(["of the page"] if flag.is_of_page else []), *([f"`{flag.warning.code}`"] if flag.warning else [])]
+    added = f" ({', '.join(notes)})" if notes else ""
+    return f"| `{flag}` | {flag.sentence}{added} |"
