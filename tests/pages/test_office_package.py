@@ -72,7 +72,7 @@ def test_a_bomb_is_refused_unpacked(tmp_path: Path) -> None:
         ("xlsx", "xl/comments/comment1.xml", '<comment ref="A1"/>', "comments"),
         ("docx", "word/comments.xml", '<w:comment w:id="0"/>', "comments"),
         ("docx", "word/footnotes.xml", "<w:del><w:r><w:delText>no</w:delText></w:r></w:del>", "deleted text"),
-        ("docx", "word/document.xml", "<w:p><w:r><w:rPr><w:vanish/></w:rPr></w:r></w:p>", "hidden text"),
+        ("docx", "word/document2.xml", "<w:p><w:r><w:rPr><w:vanish/></w:rPr></w:r></w:p>", "hidden text"),
         ("pptx", "ppt/comments/comment1.xml", '<p:cm authorId="0"/>', "comments"),
         ("pptx", "ppt/slides/slide9.xml", '<p:sld show="0"/>', "hidden slides"),
         ("pptx", "ppt/notesSlides/notesSlide1.xml", "<a:r><a:t>Say it slowly.</a:t></a:r>", "speakers' notes"),

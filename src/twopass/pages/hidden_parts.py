@@ -45,7 +45,7 @@ _MARKS = {  # by the names of the parts that may have them
     r"ppt/slides/[^/]+\.xml": [_Mark("hidden slides", "sld", values={"show": ("0", "false")})],
     r"ppt/notesSlides/[^/]+\.xml": [_Mark("speakers' notes", "r")],  # the number of their page is a `fld`
     r"word/comments\.xml": [_Mark(COMMENTS, "comment")],
-    r"word/(?:document|footnotes|endnotes|header\d*|footer\d*)\.xml": [
+    r"word/(?:document\d*|footnotes|endnotes|header\d*|footer\d*)\.xml": [
         _Mark(DELETED, "delText"),
         _Mark(HIDDEN_TEXT, "vanish", inside="r", values={"w:val": _TRUE}, default="1"),
     ],
