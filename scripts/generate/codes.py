@@ -306,9 +306,13 @@ As a warning, the page was still read; as an error, it was lost.
 {_render_table(PAGE_CODES)}
 ## Exit codes
 
-The `--help` of each command says what they mean for it.
+The `--help` of each command says what they mean for it. For `handler.py`: {_describe_handler()}.
 
 {_render_exit_codes()}"""
+
+
+def _describe_handler() -> str:
+    return "; ".join(f"{code} {meaning}" for code, meaning in exit_codes.OUTCOMES["handler.py"].items())
 
 
 def _render_exit_codes() -> str:
