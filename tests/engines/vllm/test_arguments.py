@@ -182,6 +182,17 @@ def test_after_an_out_of_memory_error_fewer_images_are_encoded_at_once() -> None
     assert (often["max_num_seqs"], often["max_num_batched_tokens"]) == (1, 1000)
 
 
+def test_windows_of_attention_are_not_in_cuda_graphs() -> None:
+    """Nor after an out-of-memory error. Whole steps are captured for all other models."""
+    arguments = build_arguments(UNLIMITED, Path("m"), PAGE_PRESETS["141"])
+    others = build_arguments(Settings(), Path("m"), PAGE_PRESETS["141"])
+
+    for changed in (arguments, reduce_load(arguments, 1)):
+        assert changed["compilation_config"]["cudagraph_mode"] == "PIECEWISE"
+    for changed in (others, reduce_load(others, 1)):
+        assert changed["compilation_config"]["cudagraph_mode"] == "FULL_DECODE_ONLY"
+
+
 @pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])
 def test_cuda_graphs_cover_one_to_all_sequences(sequences: int) -> None:
     """The smallest graph is for one sequence, the largest for a full engine, and there are few in between."""

@@ -65,7 +65,7 @@ def build_arguments(
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
-        **({} if eager else {"compilation_config": _configure_compilation(settings, sequences, drafts)}),
+        **({} if eager else {"compilation_config": _configure_compilation(settings, kind, sequences, drafts)}),
         "load_format": settings.load_format,
         "stream_interval": settings.stream_interval,
         "shutdown_timeout": settings.shutdown_timeout_s,
@@ -137,9 +137,11 @@ def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
     return describe_precision(arguments, images.choose(settings), settings.logprobs)
 
 
-def _configure_compilation(settings: Settings, sequences: int, drafts: int) -> dict[str, Any]:
+def _configure_compilation(settings: Settings, model: Model, sequences: int, drafts: int) -> dict[str, Any]:
     uncompiled = _UNCOMPILED if settings.torch_compile == "off" else {}
-    return cuda_graph_config(sequences, drafts) | uncompiled
+    # vLLM 0.33 captures whole steps without the windows of attention, and pads such a step without their prompts.
+    attention = {"cudagraph_mode": "PIECEWISE"} if model.has_windowed_attention else {}
+    return cuda_graph_config(sequences, drafts) | attention | uncompiled
 
 
 def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
@@ -170,13 +172,14 @@ def reduce_load(arguments: Mapping[str, Any], largest_image: int) -> dict[str, A
     drafts = arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
     usual = arguments["max_num_batched_tokens"] - drafts * arguments["max_num_seqs"]
     tokens = max(usual // 2, sequences) + drafts * sequences
-    has_graphs, graphs = "compilation_config" in arguments, cuda_graph_config(sequences, drafts)
+    graphs = arguments.get("compilation_config", {})
+    sizes = {"cudagraph_capture_sizes": cuda_graph_config(sequences, drafts)["cudagraph_capture_sizes"]}
     return {
         **arguments,
         "max_num_seqs": sequences,
         "gpu_memory_utilization": round(arguments["gpu_memory_utilization"] * MEMORY_REDUCTION, 3),
         "max_num_batched_tokens": max(tokens, largest_image),
-        **({"compilation_config": arguments["compilation_config"] | graphs} if has_graphs else {}),
+        **({"compilation_config": graphs | sizes} if graphs else {}),
     }
 
 
