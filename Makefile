@@ -11,7 +11,7 @@ FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-sdk2 test-rag test-cluster test-scans test-vllm test-families test-processes test-server test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-sdk2 test-rag test-cluster test-scans test-vllm test-families test-processes test-server test-install test-chaos chaos check bench sample pictures docs site image audit pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -88,7 +88,11 @@ image: $(TOOLS)/ready # what can be checked without Docker: linter, workflows, p
 	$(TOOLS)/bin/hadolint --config .hadolint.yaml Dockerfile
 	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	scripts/resolve.sh $(TOOLS)/bin/uv --check
+	mkdir -p build && $(TOOLS)/bin/cyclonedx-py requirements requirements/image.txt --output-reproducible --output-file build/sbom.json
 	scripts/install.sh build/image
+
+audit: $(TOOLS)/ready # known vulnerabilities of all pins; it asks pypi.org
+	$(TOOLS)/bin/pip-audit --no-deps --disable-pip --strict $(foreach pins,run test image,-r requirements/$(pins).txt)
 
 pins: $(TOOLS)/ready $(VENV)/run
 	scripts/resolve.sh $(TOOLS)/bin/uv
