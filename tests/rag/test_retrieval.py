@@ -68,10 +68,6 @@ def test_a_folder_is_loaded_page_by_page_with_places_and_states(folder: Path) ->
 
 def test_chunks_have_the_headings_above_their_text_and_their_pages(folder: Path) -> None:
     """Loading is lazy: the first chunk comes before the second document is read, and ids do not change."""
-    loader = TwopassLoader([folder / "a.pdf", folder / "missing.pdf"], settings=SETTINGS)
-    with pytest.raises(Exception, match=r"missing\.pdf"):
-        loader.load()
-
     loader = TwopassLoader([folder / "a.pdf", folder / "broken.pdf"], settings=SETTINGS, chunks={"min_tokens": 0})
     lazily = loader.lazy_load()
     first = next(lazily)
@@ -93,6 +89,16 @@ def test_the_same_call_goes_on_where_an_earlier_one_ended(folder: Path, tmp_path
 
     assert again == first
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("pages/*.json")} == written
+
+
+def test_a_missing_file_ends_nothing(folder: Path) -> None:
+    """In both libraries it is a problem with its code, and the sources after it are loaded."""
+    sources = [folder / "missing.pdf", folder / "a.pdf"]
+    loader, reader = TwopassLoader(sources, settings=SETTINGS), TwopassReader(settings=SETTINGS)
+
+    assert loader.load() and reader.load_data(sources)
+    assert loader.problems == reader.problems
+    assert re.search(r"missing\.pdf: SOURCE_NOT_FOUND: ", loader.problems[0]) and len(loader.problems) == 1
 
 
 def test_a_wrong_option_is_refused_before_anything_is_read(folder: Path) -> None:

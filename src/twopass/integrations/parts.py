@@ -12,8 +12,8 @@ from typing import Any
 from twopass.api import functions
 from twopass.api.document import Document
 from twopass.api.reading import Location, ReadOptions
-from twopass.errors import Code, InvalidJob, TwopassError
-from twopass.fleet.discovery import Found, find_documents
+from twopass.errors import Code, InvalidJob, SourceError, StoreError, TwopassError
+from twopass.fleet.discovery import DocumentRef, Found, Skipped, find_documents
 from twopass.formats.registry import WRITERS
 from twopass.job import Format
 from twopass.runtime import loop_thread
@@ -69,11 +69,20 @@ class PartReader:
                 yield from _list_pages(document) if self.unit == Unit.PAGE else _list_chunks(document)
 
     def _find(self) -> Found:
+        """What the sources hold. One that cannot be listed, such as a missing file, is a problem."""
         places = [self.sources] if isinstance(self.sources, str | os.PathLike) else self.sources
         excluded = [os.fspath(self.output)] if self.output else []
+        documents, skipped = dict[DocumentRef, None](), dict[Skipped, None]()
         with loop_thread.open_loop() as loop:
-            finding = find_documents([os.fspath(place) for place in places], self._settings, excluded)
-            return loop_thread.run(finding, loop)
+            for place in [os.fspath(one) for one in places]:
+                try:
+                    found = loop_thread.run(find_documents([place], self._settings, excluded), loop)
+                except (SourceError, StoreError) as error:
+                    self.problems.append(f"{DocumentRef(place).name}: {error}")
+                else:
+                    documents.update(dict.fromkeys(found.documents))
+                    skipped.update(dict.fromkeys(found.skipped))
+        return Found(list(documents), list(skipped))
 
     @property
     def _settings(self) -> Settings:
