@@ -13,7 +13,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from tests import ROOT
 from tests.fakes.documents import build_document, checkpoint, element, plain_table
 from twopass import Settings
-from twopass.errors import InvalidJob
+from twopass.errors import InvalidJob, SourceError
 from twopass.formats.registry import WRITERS
 from twopass.formats.writer_input import WriterInput
 from twopass.integrations.langchain import TwopassLoader
@@ -99,6 +99,8 @@ def test_a_missing_file_ends_nothing(folder: Path) -> None:
     assert loader.load() and reader.load_data(sources)
     assert loader.problems == reader.problems
     assert re.search(r"missing\.pdf: SOURCE_NOT_FOUND: ", loader.problems[0]) and len(loader.problems) == 1
+    with pytest.raises(SourceError, match=r"missing\.pdf"):  # nothing else was named
+        TwopassLoader(folder / "missing.pdf", settings=SETTINGS).load()
 
 
 def test_a_wrong_option_is_refused_before_anything_is_read(folder: Path) -> None:

@@ -69,16 +69,21 @@ class PartReader:
                 yield from _list_pages(document) if self.unit == Unit.PAGE else _list_chunks(document)
 
     def _find(self) -> Found:
-        """What the sources hold. One that cannot be listed, such as a missing file, is a problem."""
+        """What the sources hold. One that cannot be listed, such as a missing file, is a problem if others can be.
+
+        Raises the last one's SourceError or StoreError if none can be listed.
+        """
         places = [self.sources] if isinstance(self.sources, str | os.PathLike) else self.sources
         excluded = [os.fspath(self.output)] if self.output else []
         documents, skipped = dict[DocumentRef, None](), dict[Skipped, None]()
         with loop_thread.open_loop() as loop:
-            for place in [os.fspath(one) for one in places]:
+            for index, place in enumerate([os.fspath(one) for one in places], 1):
                 try:
                     found = loop_thread.run(find_documents([place], self._settings, excluded), loop)
                 except (SourceError, StoreError) as error:
                     self.problems.append(f"{DocumentRef(place).name}: {error}")
+                    if len(self.problems) == index == len(places):
+                        raise
                 else:
                     documents.update(dict.fromkeys(found.documents))
                     skipped.update(dict.fromkeys(found.skipped))
