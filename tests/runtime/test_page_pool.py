@@ -70,28 +70,6 @@ async def test_large_blocks_are_mapped_in_huge_pages(page_pool: PagePool) -> Non
     assert await page_pool.call(measure_huge_pages, 64 << 20) >= 32 << 20
 
 
-def free_memory(blocks: int) -> None:
-    """In a page worker: write to blocks of 2 MiB and free them."""
-    for block in [b"x" * (2 << 20) for _ in range(blocks)]:
-        del block
-
-
-def read_private_mib() -> int:
-    """In a page worker: how much memory it has of its own."""
-    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE") >> 20
-
-
-async def test_memory_of_pictures_is_returned(page_pool: PagePool) -> None:
-    """What pictures leave free in a page worker's heap goes back to the system after a few calls, without a pause."""
-    before = await page_pool.call(read_private_mib)
-    await page_pool.call(free_memory, 100)
-    for _ in range(32):
-        await page_pool.call(operator.add, 1, 2)
-
-    assert await page_pool.call(read_private_mib) < before + 50
-
-
 async def test_a_call_runs_in_another_process(page_pool: PagePool) -> None:
     """A call runs in a child process and returns its value here."""
     assert await page_pool.call(os.getpid) != os.getpid()

@@ -81,6 +81,7 @@ def strategies() -> None:
         render.DrawResult,
         st.builds(render.DrawResult, SIDES, SIDES, turn=st.sampled_from((0, 90, 180, 270)), words=LAYERS),
     )
+    st.register_type_strategy(Fault, st.builds(Fault, st.text(max_size=200)))
     st.register_type_strategy(Element, st.builds(Element, read_by=st.integers(1, 2)))
     costs = st.dictionaries(st.text(), st.integers() | FLOATS | st.text() | st.none() | st.lists(st.text()))
     st.register_type_strategy(Checkpoint, st.builds(Checkpoint, cost=costs))

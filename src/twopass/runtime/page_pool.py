@@ -37,10 +37,10 @@ _CHILD_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # there is one page worker per core already
     "OPENCV_FOR_THREADS_NUM": "1",
     "PYTHONWARNINGS": "ignore",  # Pillow's warnings may quote text of the document
-    # Pixels are placed in the heap, which page workers trim every few calls. To map and clear memory for each picture
-    # took a fifth of their time.
-    "MALLOC_MMAP_THRESHOLD_": "33554432",  # glibc takes no more
-    "MALLOC_TRIM_THRESHOLD_": "268435456",
+    # Fixed thresholds keep pixels in mmap. Otherwise glibc raises the threshold after the first large free, places
+    # pixels in the heap between small objects, and keeps 8 MB per page.
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
+    "MALLOC_TRIM_THRESHOLD_": "1048576",
     # Memory in pages of 2 MB, where Linux lets programs choose: OCR, which maps much, takes three quarters of the time.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }

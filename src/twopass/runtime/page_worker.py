@@ -6,7 +6,6 @@ pixel buffer.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pkgutil
 import select
@@ -16,7 +15,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -26,7 +24,6 @@ from twopass.pages import shared_pixels, source_files
 from twopass.runtime import confinement, page_protocol, parent_death
 
 _IDLE_CHECK_S = 1.0  # between calls, so that a document's disk space is free soon after its job
-_CALLS_PER_TRIM = 32  # about four pages: they add up to 130 MB, which a long document would keep
 
 
 def main() -> None:
@@ -43,12 +40,9 @@ def main() -> None:
     os.dup2(2, 1)  # the output of libraries that print must not get into the pipe
     _send(answers, page_protocol.write_answer(page_protocol.say_hello, page_protocol.say_hello(), 0.0))
     _preload_when_idle(preloading := preload(sys.argv[2].split(",")))
-    numbers = count(1)
     while call := page_protocol.read_call(sys.stdin.buffer):
         _send(answers, _run(*call))
         _preload_when_idle(preloading)
-        if next(numbers) % _CALLS_PER_TRIM == 0:
-            release_memory()
         _close_files_when_idle()
 
 
@@ -81,17 +75,10 @@ def _is_called(wait_s: float = 0.0) -> bool:
 
 
 def _close_files_when_idle() -> None:
-    """Wait for the next call; meanwhile return memory, and close documents whose file was deleted."""
+    """Wait for the next call; meanwhile close documents whose file was deleted."""
     while not _is_called(_IDLE_CHECK_S):
-        release_memory()
         if not source_files.close_deleted_files():
             return
-
-
-def release_memory() -> None:
-    """Return the heap's free pages to the system; only glibc keeps them."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
 
 
 def _run(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
