@@ -20,7 +20,10 @@ from typing import Any
 from scripts.bench.harness import create_parser, print_json
 from scripts.bench.workload import A4
 from twopass.engines.detector import process
+from twopass.engines.detector.engine import REGIONS_AT_ONCE, DetectorFirstEngine
+from twopass.engines.detector.placement import Placement
 from twopass.engines.detector.process import ChildDetector, DetectorOptions
+from twopass.engines.interface import Engine
 from twopass.pages.shared_pixels import Pixels
 
 ROUNDS = 5
@@ -80,6 +83,12 @@ def write_apart(folder: Path, tiny: bool = False) -> Path:
     """Write the weights in a process of its own: PyTorch starts threads, after which an engine that is forked hangs."""
     with ProcessPoolExecutor(1) as child_process:
         return child_process.submit(write_checkpoint, folder, tiny).result()
+
+
+def put_before(reader: Engine, weights: Path, model: str, placed: Placement) -> DetectorFirstEngine:
+    """The engine that whole jobs and families are measured with: the full detector, of which nothing is decoded."""
+    front = ModelOnlyDetector(DetectorOptions(weights, placed.device, placed.precision))
+    return DetectorFirstEngine(front, reader, model, placed.batch, "random", REGIONS_AT_ONCE)
 
 
 def _measure(detector: Any, batch: int, rounds: int, device: str, **facts: Any) -> None:

@@ -26,13 +26,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from scripts.bench.harness import create_parser, parse_with_drafts, print_json
-from scripts.bench.throughput import build_overrides, open_engine, raise_descriptor_limit
+from scripts.bench.throughput import build_overrides, make_sampling, open_engine, raise_descriptor_limit
 from scripts.bench.workload import (
     A4,
     BAN_ENVIRONMENT,
@@ -59,6 +59,7 @@ REGIONS = (
     ("formula", 300, 1350, 500, 80),
     ("text", 120, 1450, 480, 160),
 )
+REGION_SIZES = [(width, height) for *_, width, height in REGIONS]
 TOKENS = {"text": 120, "table": 400, "formula": 60}
 PROMPTS = {
     model.name: {str(task): text for task, text in READERS[model.family].prompts.items()}
@@ -69,6 +70,7 @@ PAGE_PROMPTS = {
     model.name: FAMILIES[model.name].prompts["document"] for model in MODELS.values() if not model.reads_regions
 }
 PAGE_LENGTHS = (500, 1400)
+UNLIMITED_BAN = (35, 128)  # n-gram and window of Unlimited-OCR's
 READER_STAGES, PAGE_STAGES = ("imports", "twopass", "detected", "stock", "server"), ("pages", "stock")
 WARM_UP_REGIONS = 64
 
@@ -84,8 +86,7 @@ def main(arguments: Sequence[str]) -> None:
     ]
     if len(pairs) == 1:
         [(model, stage)] = pairs
-        measure = measure_stock_pages if stage == "stock" and model in PAGE_PROMPTS else _STAGES[stage]
-        measure(options, model)
+        _STAGES[stage](options, model)
         return
     for model, stage in pairs:
         _run_alone(arguments, model, stage, options.timeout)
@@ -165,8 +166,6 @@ def measure_twopass(options: Any, model: str) -> None:
 def measure_detected(options: Any, model: str) -> None:
     from scripts.bench import detector
     from twopass.engines.detector import placement
-    from twopass.engines.detector.engine import DetectorFirstEngine
-    from twopass.engines.detector.process import DetectorOptions
     from twopass.engines.gpus import detect_gpus
     from twopass.settings import Settings
 
@@ -174,9 +173,7 @@ def measure_detected(options: Any, model: str) -> None:
     engine = _start_engine(options, model, _write_checkpoint(options, model))
     placed = placement.choose(Settings(model=model), detect_gpus().memory_gb)
     print_json(model=model, stage="detector", **placed._asdict())
-    child = detector.ModelOnlyDetector(DetectorOptions(weights, placed.device, placed.precision))
-    front: Any = DetectorFirstEngine(child, engine, model, placed.batch)
-    asyncio.run(_measure_regions(front, options, model, "detected"))
+    asyncio.run(_measure_regions(detector.put_before(engine, weights, model, placed), options, model, "detected"))
 
 
 def _start_engine(options: Any, model: str, folder: Path) -> Any:
@@ -251,8 +248,13 @@ def _report(model: str, stage: str, repeat: int, count: int, seconds: float, tok
 
 def measure_stock(options: Any, model: str) -> None:
     """vLLM without our plugin; its defaults but for what ours has too: seats, step size, no caches."""
+    measure = _measure_stock_pages if model in PAGE_PROMPTS else _measure_stock_regions
+    measure(options, model)
+
+
+def _measure_stock_regions(options: Any, model: str) -> None:
     core = _start_stock(options, model, _stock_arguments(options, model))
-    chats, images = MODELS[model].crop_input, _draw_images([(width, height) for *_, width, height in REGIONS])
+    chats, images = MODELS[model].crop_input, _draw_images(REGION_SIZES)
     numbers = itertools.count()
 
     async def ask(number: int, tokens: int | None = None) -> int:
@@ -292,8 +294,6 @@ def _start_stock(options: Any, model: str, arguments: dict[str, Any]) -> Any:
 
 async def _ask_stock(core: Any, prompt: Any, tokens: int, ban: Any, name: str) -> int:
     """How many tokens were generated."""
-    from scripts.bench.throughput import make_sampling
-
     [rendered] = await core.renderer.render_cmpl_async([prompt])
     count = 0
     async for output in core.generate(rendered, make_sampling(tokens, ban), name):
@@ -337,8 +337,7 @@ def measure_server(options: Any, model: str) -> None:
             return
         questions = [
             chat_server.Question(PROMPTS[model][label], image, TOKENS[label])
-            for (label, *_, width, height) in REGIONS
-            for image in _draw_images([(width, height)])
+            for (label, *_), image in zip(REGIONS, _draw_images(REGION_SIZES), strict=True)
         ]
         asyncio.run(server.ask([replace(one, tokens=8) for one in questions] * 8, options.concurrency))
         for repeat in range(options.repeats):
@@ -366,27 +365,45 @@ async def _measure_pages(engine: Any, options: Any, model: str) -> None:
                 Prompt(str(number), PAGE_PROMPTS[model], page, mode="gundam", sampling=sampling, draft=DRAFT_TEXT)
             )
 
-        await asyncio.gather(*(read(number, 8) for number in range(min(64, options.pages))))
-        for tokens in PAGE_LENGTHS:
-            before = time.time()
-            answers = await asyncio.gather(*(read(number, tokens) for number in range(options.pages)))
-            seconds = time.time() - before
-            print_json(model=model, stage="pages", tokens=tokens, pages=options.pages, seconds=seconds,
-                       pages_per_s=options.pages / seconds, tokens_in=answers[0].tokens_in,
-                       tokens_per_s=sum(answer.tokens_out for answer in answers) / seconds,
-                       drafts="speculative_config" in engine.core.arguments,
-                       not_full=sum(answer.finish_reason != "length" for answer in answers))  # fmt: skip
+        async for tokens, answers, seconds in _time_pages(read, options.pages):
+            _report_pages(model, "pages", tokens, seconds, [answer.tokens_out for answer in answers],
+                          tokens_in=answers[0].tokens_in, drafts="speculative_config" in engine.core.arguments,
+                          not_full=sum(answer.finish_reason != "length" for answer in answers))  # fmt: skip
+
+
+async def _time_pages(
+    read: Callable[[int, int], Awaitable[Any]], pages: int
+) -> AsyncIterator[tuple[int, list[Any], float]]:
+    """For each length, the answers to all pages at once and the seconds they took."""
+    await asyncio.gather(*(read(number, 8) for number in range(min(64, pages))))
+    for tokens in PAGE_LENGTHS:
+        before = time.time()
+        answers = await asyncio.gather(*(read(number, tokens) for number in range(pages)))
+        yield tokens, answers, time.time() - before
+
+
+def _report_pages(model: str, stage: str, tokens: int, seconds: float, generated: list[int], **more: Any) -> None:
+    pages = len(generated)
+    print_json(model=model, stage=stage, tokens=tokens, pages=pages, seconds=seconds, pages_per_s=pages / seconds,
+               tokens_per_s=sum(generated) / seconds, **more)  # fmt: skip
 
 
 def _ban(model: str) -> dict[str, Any]:
     """The n-gram ban of a model that reads pages, as fields of Sampling."""
-    return {"ngram": 35, "window": 128, "allowed_tokens": ()} if model == "unlimited_ocr" else {}
+    ngram, window = UNLIMITED_BAN
+    return {"ngram": ngram, "window": window, "allowed_tokens": ()} if model == "unlimited_ocr" else {}
 
 
-def measure_stock_pages(options: Any, model: str) -> None:
+def _stock_ban(model: str) -> Mapping[str, Any]:
+    """The same for vLLM's own logits processor."""
+    return (
+        dict(zip(("ngram_size", "window_size"), UNLIMITED_BAN, strict=True)) if model == "unlimited_ocr" else NGRAM_BAN
+    )
+
+
+def _measure_stock_pages(options: Any, model: str) -> None:
     """vLLM without our plugin, with its own n-gram ban, which its first model runner has."""
     os.environ |= BAN_ENVIRONMENT["stock"]
-    ban = {"ngram_size": 35, "window_size": 128} if model == "unlimited_ocr" else NGRAM_BAN
     more = {"logits_processors": list_processors("stock"), "stream_interval": STREAM_INTERVAL}
     arguments = {**_stock_arguments(options, model), **more}
     core = _start_stock(options, model, arguments)
@@ -394,18 +411,13 @@ def measure_stock_pages(options: Any, model: str) -> None:
 
     async def read(number: int, tokens: int) -> int:
         prompt = {"prompt": PAGE_PROMPTS[model], "multi_modal_data": {"image": images[number % DISTINCT_PAGES]}}
-        return await _ask_stock(core, prompt, tokens, ban, f"{next(numbers)}")
+        return await _ask_stock(core, prompt, tokens, _stock_ban(model), f"{next(numbers)}")
 
     async def run() -> None:
         try:
             await read(0, 8)  # alone: otherwise all threads load a tokenizer at once
-            await asyncio.gather(*(read(number, 8) for number in range(min(64, options.pages))))
-            for tokens in PAGE_LENGTHS:
-                before = time.time()
-                counts = await asyncio.gather(*(read(number, tokens) for number in range(options.pages)))
-                seconds = time.time() - before
-                print_json(model=model, stage="stock", tokens=tokens, pages=options.pages, seconds=seconds,
-                           pages_per_s=options.pages / seconds, tokens_per_s=sum(counts) / seconds)  # fmt: skip
+            async for tokens, generated, seconds in _time_pages(read, options.pages):
+                _report_pages(model, "stock", tokens, seconds, generated)
         finally:
             core.shutdown()
 

@@ -32,8 +32,6 @@ from scripts.bench.throughput import build_overrides
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import ENVIRONMENT, PAGE_BYTES, choose_load_format, read_mix
 from twopass.engines.detector import placement
-from twopass.engines.detector.engine import REGIONS_AT_ONCE, DetectorFirstEngine
-from twopass.engines.detector.process import DetectorOptions
 from twopass.engines.gpus import detect_gpus
 from twopass.engines.interface import Engine
 from twopass.engines.vllm.engine import VllmEngine, start_engines
@@ -110,8 +108,7 @@ def create_engine(settings: Settings, folder: Path, **overrides: Any) -> Engine:
         return engine
     weights = detector.write_apart(folder / "detector")
     placed = placement.choose(settings, detect_gpus().memory_gb)
-    front = detector.ModelOnlyDetector(DetectorOptions(weights, placed.device, placed.precision))
-    return DetectorFirstEngine(front, engine, settings.model, placed.batch, "random", REGIONS_AT_ONCE)
+    return detector.put_before(engine, weights, settings.model, placed)
 
 
 def parse_options(arguments: Sequence[str]) -> Any:

@@ -109,10 +109,14 @@ def write_paddleocr_vl(folder: Path, text: Fields | None = None, vision: Fields 
 WRITERS = {"glm_ocr": write_glm_ocr, "paddleocr_vl": write_paddleocr_vl}
 # What differs in the configuration of DeepSeek-OCR.
 _PAGE_CONFIGS: Mapping[str, Fields] = {
-    "deepseek_ocr2": {"architectures": ["DeepseekOCR2ForCausalLM"]},
-    "unlimited_ocr": {"architectures": ["UnlimitedOCRForCausalLM"], "model_type": "unlimited-ocr"},
+    "deepseek_ocr2": {"architectures": ["DeepseekOCR2ForCausalLM"], "projector_config": {"input_dim": 896}},
+    "unlimited_ocr": {
+        "architectures": ["UnlimitedOCRForCausalLM"],
+        "model_type": "unlimited-ocr",
+        "max_position_embeddings": 32768,
+        "language_config": {"max_position_embeddings": 32768},
+    },
 }
-_CONTEXTS = {"unlimited_ocr": 32768}
 _TINY_TEXT = {  # vLLM takes the width of GLM-OCR's merger, three times the hidden size, from `intermediate_size`
     "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 16384,
@@ -149,13 +153,16 @@ def write_checkpoint(folder: Path, model: str, deepseek_ocr: Path | None = None,
     for path in deepseek_ocr.iterdir():
         if path.suffix != ".safetensors":
             (folder / path.name).write_bytes(path.read_bytes())
-    config = {**json.loads((deepseek_ocr / "config.json").read_text()), **_PAGE_CONFIGS[model]}
-    if model == "deepseek_ocr2":
-        config["projector_config"] = {**config["projector_config"], "input_dim": 896}
-    if context := {"max_position_embeddings": _CONTEXTS[model]} if model in _CONTEXTS else {}:
-        config = {**config, **context, "language_config": {**config["language_config"], **context}}
-    _write(folder / "config.json", config)
+    _write(
+        folder / "config.json", _change(json.loads((deepseek_ocr / "config.json").read_text()), _PAGE_CONFIGS[model])
+    )
     return folder
+
+
+def _change(fields: Fields, changes: Fields) -> dict[str, Any]:
+    """The fields with these values; of a group of fields, the others stay."""
+    groups = {name: _change(fields[name], new) for name, new in changes.items() if isinstance(new, Mapping)}
+    return {**fields, **changes, **groups}
 
 
 def _image_processor(name: str, size: Fields, mean: Any, std: Any, temporal_patch_size: int) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 import pymupdf
 
 A4 = (595.0, 842.0)
-FONTS = ("tiro", "cour", "hebo")  # that lie; the other text is in Helvetica
 HONEST = "helv"
 HEADING = "Report on the condition of the eastern quay"
 PARAGRAPH = (

@@ -70,16 +70,20 @@ async def test_a_job_asks_about_every_crop_of_the_mix_and_nothing_else(
     assert not engine.unknown
 
 
+def script_letter(family: str, file: Path) -> ScriptedAnswerEngine:
+    """Write a letter with crops to the file; the engine has the family's answers for it."""
+    ((data, answers),) = mix.build_documents([next(page for page in MIX if page["kind"] == "letter" and page["crops"])])
+    file.write_bytes(data)
+    inner = SteadyEngine()
+    inner.family = family
+    return ScriptedAnswerEngine(inner, answers, TokenMeter(SEQUENCES, 1))
+
+
 async def test_a_job_of_another_family_gets_answers_in_its_form(
     page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
 ) -> None:
     """Unlimited-OCR reads the same pages from its own tags, without doubtful pages or unscripted questions."""
-    pages = [next(page for page in MIX if page["kind"] == "letter" and page["crops"])]
-    ((data, answers),) = mix.build_documents(pages)
-    (tmp_path / "mix.pdf").write_bytes(data)
-    inner = SteadyEngine()
-    inner.family = "unlimited_ocr"
-    engine = ScriptedAnswerEngine(inner, answers, TokenMeter(SEQUENCES, 1))
+    engine = script_letter("unlimited_ocr", tmp_path / "mix.pdf")
 
     result = await Reader(page_pool, buffers, engine).run(
         source=str(tmp_path / "mix.pdf"), output=f"{tmp_path}/out", mode="gundam"
@@ -94,12 +98,7 @@ async def test_a_job_of_a_region_reader_gets_detections_and_is_asked_about_every
     page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
 ) -> None:
     """The detector's findings are those blocks that the mix drew; a page begins when it is detected."""
-    pages = [next(page for page in MIX if page["kind"] == "letter" and page["crops"])]
-    ((data, answers),) = mix.build_documents(pages)
-    (tmp_path / "mix.pdf").write_bytes(data)
-    inner = SteadyEngine()
-    inner.family = "glm_ocr"
-    engine = ScriptedAnswerEngine(inner, answers, TokenMeter(SEQUENCES, 1))
+    engine = script_letter("glm_ocr", tmp_path / "mix.pdf")
 
     result = await Reader(page_pool, buffers, engine).run(source=str(tmp_path / "mix.pdf"), output=f"{tmp_path}/out")
 

@@ -92,11 +92,13 @@ async def find_documents(places: Sequence[str], settings: Settings, excluded: Co
     A place is a file, a folder, `s3://bucket/prefix/`, the URI of a document, or `@list`: a file with one place a line.
     `excluded` are folders and prefixes. Raises TwopassError.
     """
-    documents, skipped = dict[DocumentRef, None](), dict[Skipped, None]()
-    for place in places:
-        found = await _expand(place, settings, excluded)
-        documents.update(dict.fromkeys(found.documents))
-        skipped.update(dict.fromkeys(found.skipped))
+    return join([await _expand(place, settings, excluded) for place in places])
+
+
+def join(places: Sequence[Found]) -> Found:
+    """What is in all of them, each once."""
+    documents = dict.fromkeys(one for found in places for one in found.documents)
+    skipped = dict.fromkeys(one for found in places for one in found.skipped)
     return Found(list(documents), list(skipped))
 
 

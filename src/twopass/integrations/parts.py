@@ -13,7 +13,8 @@ from twopass.api import functions
 from twopass.api.document import Document
 from twopass.api.reading import Location, ReadOptions
 from twopass.errors import Code, InvalidJob, SourceError, StoreError, TwopassError
-from twopass.fleet.discovery import DocumentRef, Found, Skipped, find_documents
+from twopass.fleet import discovery
+from twopass.fleet.discovery import DocumentRef, Found
 from twopass.formats.registry import WRITERS
 from twopass.job import Format
 from twopass.runtime import loop_thread
@@ -75,19 +76,16 @@ class PartReader:
         """
         places = [self.sources] if isinstance(self.sources, str | os.PathLike) else self.sources
         excluded = [os.fspath(self.output)] if self.output else []
-        documents, skipped = dict[DocumentRef, None](), dict[Skipped, None]()
+        listed: list[Found] = []
         with loop_thread.open_loop() as loop:
             for index, place in enumerate([os.fspath(one) for one in places], 1):
                 try:
-                    found = loop_thread.run(find_documents([place], self._settings, excluded), loop)
+                    listed.append(loop_thread.run(discovery.find_documents([place], self._settings, excluded), loop))
                 except (SourceError, StoreError) as error:
                     self.problems.append(f"{DocumentRef(place).name}: {error}")
                     if len(self.problems) == index == len(places):
                         raise
-                else:
-                    documents.update(dict.fromkeys(found.documents))
-                    skipped.update(dict.fromkeys(found.skipped))
-        return Found(list(documents), list(skipped))
+        return discovery.join(listed)
 
     @property
     def _settings(self) -> Settings:

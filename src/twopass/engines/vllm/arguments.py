@@ -153,13 +153,15 @@ def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
     requests of which none has; decode_graphs.py divides them among both kinds of steps. Where vLLM's attention cannot
     have graphs of any batch (FlashAttention 2, FlashInfer), vLLM itself captures piecewise graphs for such batches.
     """
-    counts = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
     return {
         "cudagraph_mode": "FULL" if drafts else "FULL_DECODE_ONLY",
-        "cudagraph_capture_sizes": sorted(
-            {count * tokens for count in counts if count <= sequences for tokens in (1, 1 + drafts)}
-        ),
+        "cudagraph_capture_sizes": _list_graph_sizes(sequences, drafts),
     }
+
+
+def _list_graph_sizes(sequences: int, drafts: int) -> list[int]:
+    counts = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
+    return sorted({count * tokens for count in counts if count <= sequences for tokens in (1, 1 + drafts)})
 
 
 def reduce_load(arguments: Mapping[str, Any], largest_image: int) -> dict[str, Any]:
@@ -173,7 +175,7 @@ def reduce_load(arguments: Mapping[str, Any], largest_image: int) -> dict[str, A
     usual = arguments["max_num_batched_tokens"] - drafts * arguments["max_num_seqs"]
     tokens = max(usual // 2, sequences) + drafts * sequences
     graphs = arguments.get("compilation_config", {})
-    sizes = {"cudagraph_capture_sizes": cuda_graph_config(sequences, drafts)["cudagraph_capture_sizes"]}
+    sizes = {"cudagraph_capture_sizes": _list_graph_sizes(sequences, drafts)}
     return {
         **arguments,
         "max_num_seqs": sequences,
