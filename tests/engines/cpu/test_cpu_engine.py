@@ -25,6 +25,7 @@ from twopass.pages import ocr
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
+from twopass.text.confidence import UNCERTAIN_BELOW
 
 PROSE = (
     "The level in the borehole is measured before the pump starts and after it has run for one hour.",
@@ -271,6 +272,23 @@ def test_a_hidden_layer_is_used_if_ocr_finds_no_text(tmp_path: Path) -> None:
 
     assert answer["via"] == "hidden_layer"
     assert count_words(answer) == count_layer_words(path)
+
+
+def test_a_hidden_layer_that_ocr_does_not_see_is_uncertain(tmp_path: Path) -> None:
+    """A few of its lines that agree with the pixels do not outweigh that OCR finds next to none of them."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=595, height=400)
+        for row, line in enumerate(PROSE):
+            page.insert_text((60, 60 + 20 * row), line)
+        path = save_scan(page, tmp_path / "unseen.pdf", layer=PROSE)
+    with pymupdf.open(path) as document:
+        pixels = render_page(document[0])
+
+    answer = read_page(PagePointer(str(path), 1), pixels, None, read_lines=lambda *_, **__: ocr.OcrResult((), False))
+
+    elements = LayoutFamily().parse(answer, 1).elements
+    assert json.loads(answer)["via"] == "hidden_layer"
+    assert all(element.confidence.score < UNCERTAIN_BELOW for element in elements if element.confidence) and elements
 
 
 def test_a_scan_in_an_unknown_script_is_reported(tmp_path: Path) -> None:

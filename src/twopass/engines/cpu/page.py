@@ -42,6 +42,7 @@ from twopass.pages.text_layer import TextLayer
 POINTS_PER_PIXEL = 0.5  # of an image file; any value works, because boxes are parsed as fractions of the page
 DENSE_HIDDEN_LINES = 400  # a hidden layer with more is kept: OCR of an 800-line newspaper took 31 s
 MIN_OCR_SHARE = 0.1  # of a hidden layer's words: less means that OCR saw no text, or a smudge
+MAX_UNSEEN_AGREEMENT = 0.77  # of such a layer: no better than one never compared, whatever a few lines say
 MIN_AGREEMENT = 0.7  # of an odd-looking visible layer with the pixels: below it, fonts map letters to wrong ones
 
 
@@ -122,7 +123,9 @@ def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines
     array = pixels.array()
     scan = _read_lines(page, array, ocr.detect_lines(array), read)
     if is_usable and sum(len(line.text.split()) for line in scan.lines) < MIN_OCR_SHARE * len(layer.words):
-        return _read_hidden_layer(page, blocks, layer, pixels, use_model)
+        content = _read_hidden_layer(page, blocks, layer, pixels, use_model)
+        agreement = None if content.agreement is None else min(content.agreement, MAX_UNSEEN_AGREEMENT)
+        return replace(content, agreement=agreement)
     if is_usable:
         scan = layer_check.choose_lines(scan, layer.words, pixels.width / page.rect.width)
     content = _lay_out_scan(array, scan, (), page.rect.width, page.rect.height, use_model)
