@@ -426,15 +426,15 @@ def _check_location(
     if entry_point is EntryPoint.LOCAL:
         return
     try:
-        path = Path(place).resolve()
-    except (OSError, RuntimeError):  # a symlink loop
+        path = locations.resolve(place)
+    except OSError:  # a symlink loop
         raise _path_not_allowed(field, known) from None
-    if path.is_relative_to(settings.volume.resolve()):
+    if path.is_relative_to(locations.resolve(settings.volume)):
         if not settings.allow_volume:
             raise _volume_disabled(field)
         return
     if entry_point is EntryPoint.API:
-        if settings.allowed_dir and path.is_relative_to(settings.allowed_dir.resolve()):
+        if settings.allowed_dir and path.is_relative_to(locations.resolve(settings.allowed_dir)):
             return
         message = f"{field}: local paths are allowed only below ALLOWED_DIR, a setting of the worker"
         raise InvalidJob(Code.INVALID_JOB, f"{message}; or use one of {known}")

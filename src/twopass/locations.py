@@ -6,7 +6,9 @@ A new scheme is a row here, and its module in `storage`.
 
 from __future__ import annotations
 
+import errno
 import mimetypes
+import os
 import posixpath
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -60,7 +62,7 @@ def normalize(place: str) -> str:
 
 def absolute(place: str) -> str:
     """The place as it can be named from every folder of this machine."""
-    return normalize(place) if is_uri(place) else str(Path(place).resolve())
+    return normalize(place) if is_uri(place) else os.path.realpath(place)
 
 
 def split_bucket(uri: str) -> tuple[str, str]:
@@ -75,7 +77,21 @@ def is_below(place: str, other: str) -> bool:
         (bucket, key), (other_bucket, other_key) = (split_bucket(normalize(one)) for one in (place, other))
         path, other_path = (PurePosixPath(posixpath.normpath(f"/{one.lstrip('/')}")) for one in (key, other_key))
         return is_uri(place) and is_uri(other) and bucket == other_bucket and path.is_relative_to(other_path)
-    return Path(place).resolve().is_relative_to(Path(other).resolve())
+    return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(other))
+
+
+def resolve(place: str | Path) -> Path:
+    """The path without links; raises OSError for links in a ring, and ValueError for a null character.
+
+    For a ring, `Path.resolve` raises RuntimeError before Python 3.13, and nothing from then on.
+    """
+    path = Path(os.path.realpath(place))
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise
+    return path
 
 
 def stem(place: str) -> str:

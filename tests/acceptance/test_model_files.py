@@ -103,6 +103,17 @@ def test_a_link_without_its_file_fails(tmp_path: Path) -> None:
     assert (checksums.outcome, checksums.value) == (CheckOutcome.FAILED, "model.safetensors")
 
 
+def test_a_link_in_a_ring_fails(tmp_path: Path) -> None:
+    """A link that leads back to itself is a file that is missing, and ends no check."""
+    snapshot = write_cache(tmp_path)
+    (snapshot / "model.safetensors").unlink()
+    (snapshot / "model.safetensors").symlink_to("model.safetensors")
+
+    *_, checksums = model_files.check_files(MODEL, snapshot)
+
+    assert (checksums.outcome, checksums.value) == (CheckOutcome.FAILED, "model.safetensors")
+
+
 def test_another_revision_fails(tmp_path: Path) -> None:
     """Its files may be sound, but prompts and parsers were written for the pinned one."""
     assert judge(write_download(tmp_path, "0" * 40))["revision"] is CheckOutcome.FAILED

@@ -57,9 +57,10 @@ def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Pa
     (folder / "more").symlink_to(other)
     (folder / "gone.pdf").symlink_to(tmp_path / "nowhere.pdf")
     (folder / "ring.pdf").symlink_to(folder / "ring.pdf")
+    (tmp_path / "ring").symlink_to(tmp_path / "ring")
     os.mkfifo(folder / "pipe.pdf")
 
-    found = asyncio.run(find_documents([str(folder)], Settings(), (str(tmp_path / "out"),)))
+    found = asyncio.run(find_documents([str(folder)], Settings(), (str(tmp_path / "out"), str(tmp_path / "ring"))))
 
     reasons = {Path(file.name).name: file.reason.partition(";")[0] for file in found.skipped}
     assert [document.location for document in found.documents] == [str(folder / "a.pdf")]

@@ -48,12 +48,14 @@ def test_documents_of_other_folders_are_not_shown(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     (tmp_path / "secret.pdf").write_text("")
     (allowed / "link.pdf").symlink_to(tmp_path / "secret.pdf")
+    (allowed / "ring.pdf").symlink_to(allowed / "ring.pdf")
     sources = {
         "inside": str(allowed / "deep" / "a.pdf"),
         "address": "s3://bucket/a.pdf",
         "beside": str(tmp_path / "allowed2" / "a.pdf"),
         "above": f"{allowed}/../secret.pdf",
         "link": str(allowed / "link.pdf"),
+        "ring": str(allowed / "ring.pdf"),
         "relative": "deep/a.pdf",
     }
     page = checkpoint(1, element("text", "Three months of notice."))

@@ -41,6 +41,7 @@ def test_every_botocore_exception_is_mapped(raises: type[TwopassError]) -> None:
         (errno.EEXIST, "it is a file, or below a file; name a folder"),
         (errno.ENOTDIR, "it is a file, or below a file; name a folder"),
         (errno.ENOENT, "check the path"),
+        (errno.ELOOP, "choose another path"),
     ],
 )
 def test_errors_of_the_file_system_are_not_described_as_those_of_a_bucket(number: int, advice: str) -> None:

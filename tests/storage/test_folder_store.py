@@ -32,6 +32,16 @@ async def test_a_symbolic_link_out_of_the_folder_is_refused(tmp_path: Path) -> N
     await output.close()
 
 
+async def test_links_in_a_ring_are_refused(tmp_path: Path) -> None:
+    """An output below links that lead back to themselves is refused with a code."""
+    (tmp_path / "ring").symlink_to(tmp_path / "ring")
+    output = FolderStore(tmp_path / "ring" / "out")
+
+    with pytest.raises(StoreError, match="OUTPUT_DENIED.* lead back to themselves"):
+        await output.put("doc/x", b"", TEXT)
+    await output.close()
+
+
 async def test_no_temporary_file_is_left(tmp_path: Path) -> None:
     """Lost races and refused replacements leave no temporary file behind."""
     output = FolderStore(tmp_path)

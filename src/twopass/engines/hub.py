@@ -120,7 +120,9 @@ def _verify_snapshot(folder: Path) -> Verification | None:
     """Verify the links of a snapshot in the hub's cache; copies without links have no known checksum."""
     links = sorted(path for path in folder.rglob("*") if path.is_symlink())
     corrupt = tuple(
-        link.relative_to(folder).as_posix() for link in links if not _has_any_checksum(link, link.resolve().name)
+        link.relative_to(folder).as_posix()
+        for link in links
+        if not _has_any_checksum(link, os.path.basename(os.path.realpath(link)))
     )
     return Verification(folder.name, corrupt, len(links)) if links else None
 

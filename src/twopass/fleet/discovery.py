@@ -131,13 +131,13 @@ async def _expand(place: str, settings: Settings, excluded: Collection[str]) -> 
         return Found([DocumentRef(place)], [])
     path = Path(place)
     if path.is_dir():
-        return _list_folder(path, [Path(folder).resolve() for folder in excluded if not locations.is_uri(folder)])
+        return _list_folder(path, [locations.absolute(folder) for folder in excluded if not locations.is_uri(folder)])
     if not path.exists():
         raise SourceError(Code.SOURCE_NOT_FOUND, f"{place}: no such file or folder; check its path")
     return Found([DocumentRef(place)], [])
 
 
-def _list_folder(folder: Path, excluded: Sequence[Path]) -> Found:
+def _list_folder(folder: Path, excluded: Sequence[str]) -> Found:
     """What is in the folder and below; links to folders are not followed, because they may lead back."""
     found, errors = Found([], []), list[OSError]()
     paths = [
@@ -146,7 +146,7 @@ def _list_folder(folder: Path, excluded: Sequence[Path]) -> Found:
         for name in (*files, *(name for name in folders if os.path.islink(os.path.join(parent, name))))
     ]
     for path in sorted(paths):
-        if any(map(Path(os.path.realpath(path)).is_relative_to, excluded)):  # Path.resolve fails for links in a ring
+        if any(map(Path(os.path.realpath(path)).is_relative_to, excluded)):
             continue
         if reason := _find_reason(path):
             found.skipped.append(Skipped(str(path), reason))

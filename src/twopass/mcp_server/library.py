@@ -104,8 +104,8 @@ class Library:
         found = []
         for folder in self.folders:
             try:
-                path = (folder / source).resolve()
-            except (OSError, RuntimeError, ValueError):  # links in a ring, a null character
+                path = locations.resolve(folder / source)
+            except (OSError, ValueError):  # links in a ring, a null character
                 continue
             if any(map(path.is_relative_to, self.folders)):
                 found.append(path)

@@ -35,6 +35,7 @@ class _Fault(Enum):
     NO_PATH = "there is no such file or folder; check the path"
     NOT_A_FOLDER = "it is a file, or below a file; name a folder"
     NOT_A_FILE = "it is a folder; name a file"
+    RING = "its symbolic links lead back to themselves; choose another path"
     NO_PERMISSION = "access denied; check the permissions of this path, or choose another one"
     READ_ONLY = "the file system is read-only; choose another place"
     NO_BUCKET = "the bucket does not exist; check its name, the region and the endpoint"
@@ -49,6 +50,7 @@ _CODES = {  # for a source, for an output
     _Fault.NO_PATH: (Code.SOURCE_NOT_FOUND, Code.OUTPUT_DENIED),
     _Fault.NOT_A_FOLDER: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
     _Fault.NOT_A_FILE: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
+    _Fault.RING: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
     _Fault.NO_PERMISSION: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
     _Fault.READ_ONLY: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
     _Fault.NO_BUCKET: (Code.SOURCE_NOT_FOUND, Code.OUTPUT_DENIED),
@@ -65,6 +67,7 @@ _FAULTS = {  # by S3 error code, HTTP status, errno name or exception class; any
     "FileNotFoundError": _Fault.NO_PATH,
     **dict.fromkeys(("NotADirectoryError", "FileExistsError"), _Fault.NOT_A_FOLDER),
     "IsADirectoryError": _Fault.NOT_A_FILE,
+    "ELOOP": _Fault.RING,
     "PermissionError": _Fault.NO_PERMISSION,
     "EROFS": _Fault.READ_ONLY,
     **dict.fromkeys(

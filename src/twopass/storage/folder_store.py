@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from twopass import locations
 from twopass.errors import Code, StoreError
 from twopass.runtime import retry
 from twopass.runtime.retry import RetryPolicy
@@ -106,7 +107,7 @@ class FolderStore:
 
     def _path(self, key: str) -> Path:
         path = self._folder / check_key(key)
-        if not path.resolve().is_relative_to(self._folder.resolve()):  # through a symbolic link
+        if not locations.is_below(str(path), str(self._folder)):  # through a symbolic link
             raise StoreError(Code.OUTPUT_DENIED, f"{key[:100]!r} leads out of the output")
         return path
 
