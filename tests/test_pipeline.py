@@ -27,6 +27,7 @@ from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
 from twopass.formats import registry
 from twopass.job import EntryPoint, Format, Job
 from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import artefacts, report
@@ -538,6 +539,44 @@ async def test_the_next_job_retries_a_page_that_crashed_its_page_worker(reader: 
     assert (again.status, again.problems) == ("success", ())
     assert read_manifest(tmp_path / "out")["result"]["pages"] == {"read": 3}
     assert snapshot_artefacts(tmp_path / "out") == snapshot_artefacts(tmp_path / "healthy")
+
+
+async def test_an_incomplete_format_that_cannot_be_written_again_is_removed(reader: Reader, tmp_path: Path) -> None:
+    """It lacks the page that was read since: neither the manifest nor the folder has it any more."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, draw_pdf=2, read_text_only=1))
+    await crashing.run(1, ScriptedEngine(), formats=["docjson", "pdf"], **fields)
+    before = set(read_manifest(tmp_path / "out")["result"]["artefacts"])
+
+    no_pdf = replace(reader, page_pool=CrashingPagePool(reader.page_pool, place=9, write=9))
+    again = await no_pdf.run(engine=ScriptedEngine(), **fields)
+
+    assert before == {"document.json", "document.pdf"} and again.documents[0].pages == {"read": 3}
+    assert set(read_manifest(tmp_path / "out")["result"]["artefacts"]) == {"document.json", "document.md"}
+    assert not list((tmp_path / "out").rglob("document.pdf"))
+
+
+async def test_formats_of_a_worker_that_read_fewer_pages_are_written_again(reader: Reader, tmp_path: Path) -> None:
+    """Also if it ended while another worker, which was not asked for them, read the rest."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, draw_pdf=2, read_text_only=1))
+    others = list[Result]()
+
+    class WaitingEngine(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            if not self.prompt_ids:
+                self.prompt_ids.append(prompt.id)
+                others.append(await crashing.run(1, ScriptedEngine(), formats=["docjson", "html"], **fields))
+            return await super().generate(prompt)
+
+    result = await reader.run(1, WaitingEngine(), **fields)
+
+    names = {"document.json", "document.md", "document.html"}
+    assert others[0].documents[0].pages == {"read": 2, "failed": 1}
+    assert result.documents[0].pages == {"read": 3} and set(result.documents[0].artefacts) == names
+    assert "Page 1. " in next((tmp_path / "out").rglob("document.html")).read_text()
 
 
 async def test_a_page_that_cannot_be_rendered_keeps_its_text_layer(reader: Reader, tmp_path: Path) -> None:

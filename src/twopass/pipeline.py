@@ -313,7 +313,10 @@ async def _write_artefacts(
     doc: DocumentContext, document: Document, outcome: Outcome, selection_problems: Sequence[Problem] | None
 ) -> Outcome:
     """Write the artefacts, and last the manifest if the document is complete (`selection_problems` is not None)."""
-    folder, formats, parts = doc.folder, doc.formats, artefacts.count_parts(document, doc.formats)
+    folder = doc.folder
+    if manifest := await folder.load_manifest():  # another worker may have written formats of fewer pages meanwhile
+        doc = replace(doc, manifest=manifest)
+    formats, parts = doc.formats, artefacts.count_parts(document, doc.formats)
     with doc.watch.stage("upload"), doc.progress.track_parts(parts) as finish_part:
         written = await artefacts.write(
             folder, document, formats, doc.format_options, doc.preview_source, on_part=finish_part

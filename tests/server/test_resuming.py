@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import io
 import json
@@ -157,6 +158,29 @@ async def test_an_encrypted_file_is_read_when_its_password_comes(
         assert seen == [(State.FAILED, message) for message in (wrong if first else missing, missing, wrong)]
         assert store.get(job_id).state is State.DONE and not store.upload_path(job_id).exists()
         assert not [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+
+
+async def test_formats_written_on_request_stay_with_a_job_that_is_resumed(worker: Worker, tmp_path: Path) -> None:
+    """The document's manifest lists them, so that the job, run again for another document, does, too."""
+
+    def to_uri(data: bytes) -> str:
+        return f"data:application/pdf;base64,{base64.b64encode(data).decode()}"
+
+    with open_store(tmp_path) as store:
+        queue = JobQueue(worker, store)
+        sources = [to_uri(build_pdf(1)), to_uri(encrypt(build_pdf(1, "Locked")))]
+        job_id = (await queue.add(Body({"sources": sources}))).id
+        await queue.wait(job_id, 60)
+        result = store.get(job_id).result
+        assert result and result.documents[0].id
+        await queue.add_format(job_id, result.documents[0].id, Format.HTML)
+        await queue.resume(job_id, PASSWORD)
+        await queue.wait(job_id, 60)
+
+        again = store.get(job_id).result
+        assert again and [document.status for document in again.documents] == [Status.SUCCESS, Status.SUCCESS]
+        names = {"document.json", "document.md"}
+        assert [set(document.artefacts) for document in again.documents] == [names | {"document.html"}, names]
 
 
 def test_a_password_is_sent_to_a_job_that_asks_for_it(server: Server) -> None:

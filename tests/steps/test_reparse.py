@@ -157,6 +157,20 @@ def test_an_unfinished_document_is_rejected(few: Path) -> None:
     assert not (few / "chunks.jsonl").exists()
 
 
+def test_pages_that_were_read_after_the_manifest_are_left_to_a_job(few: Path) -> None:
+    """Formats that need the source would lack them; the manifest says which pages its formats have."""
+    manifest = json.loads((few / "manifest.json").read_text())
+    manifest["result"]["pages"]["read"] -= 1
+    manifest["result"]["pages"]["failed"] += 1
+    (few / "manifest.json").write_text(json.dumps(manifest))
+
+    failed = invoke(few, "--formats", "chunks")
+
+    assert failed.exit_code == 1
+    assert "OUTPUT_MISSING: " in failed.stderr and "send the job again" in failed.stderr
+    assert not (few / "chunks.jsonl").exists()
+
+
 def test_parsing_current_answers_again_changes_nothing(few: Path, tmp_path: Path) -> None:
     """No page changes, and the new document equals the old one, crops included."""
     report = run(few, "--reread", "--output", tmp_path / "newer")

@@ -42,17 +42,6 @@ def test_a_store_works_on_several_event_loops(endpoint: str, bucket: Any) -> Non
     assert outcomes == [CreateResult.WRITTEN, CreateResult.EXISTS]
 
 
-async def test_a_deleted_object_is_gone(s3_output: S3Store, bucket: Any) -> None:
-    """Other objects stay, and deleting what does not exist is no error."""
-    bucket.put_object(Bucket="bucket", Key="elsewhere/a", Body=b"")
-    await asyncio.gather(s3_output.put("a", b"", TEXT), s3_output.put("b", b"", TEXT))
-
-    await s3_output.delete("a")
-    await s3_output.delete("a")
-
-    assert set(s3.read_objects(bucket)) == {"elsewhere/a", "out/b"}
-
-
 async def test_the_probe_detects_conditional_writes_and_leaves_nothing(s3_output: S3Store, bucket: Any) -> None:
     """One probe, which is deleted, detects a store that honours If-None-Match."""
     assert s3_output.conditional is None

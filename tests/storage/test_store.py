@@ -48,6 +48,16 @@ async def test_a_missing_key_is_none(output: Store) -> None:
     assert await output.get("doc/pages/0001.json") is None
 
 
+async def test_a_deleted_object_is_gone(output: Store) -> None:
+    """Other objects stay, and deleting what does not exist is no error."""
+    await asyncio.gather(output.put("a", b"", TEXT), output.put("b", b"", TEXT))
+
+    await output.delete("a")
+    await output.delete("a")
+
+    assert await output.keys("") == {"b"}
+
+
 async def test_only_one_of_many_concurrent_creates_wins(output: Store) -> None:
     """One page has one winner, however many workers finish it at once."""
     outcomes = await asyncio.gather(*(output.create("p/0001.json", b"%d" % n, TEXT) for n in range(8)))

@@ -10,9 +10,9 @@ import io
 import json
 import re
 import secrets
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -36,7 +36,7 @@ from twopass.formats.registry import WRITERS
 from twopass.job import Format
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels
-from twopass.result import DocumentResult
+from twopass.result import Artefact, DocumentResult
 from twopass.runtime import retry, task_group
 from twopass.runtime.page_pool import PagePool
 from twopass.steps import audit
@@ -249,18 +249,47 @@ class DocumentFolder:
     ) -> DocumentResult:
         """Write the manifest, which marks the document as complete: readers poll for it, so it is written last.
 
-        The artefacts of an existing manifest, for other formats or by another worker, are kept.
+        The artefacts of an existing manifest, for other formats or by another worker, are kept if they are of the same
+        pages. Others lack what was read since, and are deleted.
         """
+
+        def merge(existing: Manifest | None) -> Manifest:
+            kept = existing.result.artefacts if existing and existing.result.pages == result.pages else {}
+            merged = result.model_copy(update={"artefacts": {**kept, **result.artefacts}})
+            return Manifest(merged, tuple(problems), details)
+
+        before, after = await self._change_manifest(merge)
+        for name in before.result.artefacts.keys() - after.result.artefacts.keys() if before else ():
+            with suppress(StoreError):  # the keys may not allow it; nothing names the file any more
+                await self.store.delete(self.key(name))
+        return after.result
+
+    async def add_artefacts(self, artefacts: Mapping[str, Artefact], problems: Sequence[Problem]) -> None:
+        """List artefacts that were written later in the manifest, so that who changes the document writes them, too."""
+
+        def merge(existing: Manifest | None) -> Manifest:
+            if existing is None:
+                raise StoreError(Code.OUTPUT_MISSING, f"{self.uri(_MANIFEST)}: deleted meanwhile")
+            merged = {**existing.result.artefacts, **artefacts}
+            new = [problem.model_copy(update={"document": self.document_id}) for problem in problems]
+            unknown = [problem for problem in new if problem not in existing.problems]
+            result = existing.result.model_copy(update={"artefacts": merged})
+            return replace(existing, result=result, problems=(*existing.problems, *unknown))
+
+        await self._change_manifest(merge)
+
+    async def _change_manifest(self, change: Callable[[Manifest | None], Manifest]) -> tuple[Manifest | None, Manifest]:
+        """Replace the manifest by what `change` makes of the stored one; returns both."""
         key = self.key(_MANIFEST)
         for _ in range(retry.MANIFEST_WRITE.attempts):
             stored = await self.store.get(key)
-            if existing := Manifest.parse(stored.data) if stored else None:
-                result = result.model_copy(update={"artefacts": {**existing.result.artefacts, **result.artefacts}})
-            data = Manifest(result, tuple(problems), details).serialize()
+            before = Manifest.parse(stored.data) if stored else None
+            after = change(before)
+            data = after.serialize()
             if stored is None and await self.store.create(key, data, JSON) is CreateResult.WRITTEN:
-                return result
+                return before, after
             if stored and await self.store.replace(key, data, JSON, stored.etag):
-                return result
+                return before, after
         message = f"{self.uri(_MANIFEST)}: other workers replaced it {retry.MANIFEST_WRITE.attempts} times"
         raise StoreError(Code.STORE_UNAVAILABLE, message)
 

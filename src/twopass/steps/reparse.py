@@ -68,11 +68,14 @@ class StoredDocument:
 
 
 async def load_document(folder: DocumentFolder) -> StoredDocument:
-    """Load a finished document; raises StoreError if it is not finished or a page is missing."""
+    """Load a finished document; raises StoreError if it is not, or does not have the pages that are stored."""
     manifest, pages = await folder.require_manifest(), await folder.load_checkpoints()
     expected = sum(manifest.result.pages.values())
     if len(pages) != expected:
         message = f"{folder.uri('pages/')}: {len(pages)} of {expected} pages; send the job again to read the others"
+        raise StoreError(Code.OUTPUT_MISSING, message)
+    if count_states(pages) != manifest.result.pages:  # a job was cut off after it had read what another one could not
+        message = f"{folder.uri('pages/')}: read after the document was written; send the job again to write it anew"
         raise StoreError(Code.OUTPUT_MISSING, message)
     return StoredDocument(folder, manifest, pages)
 
@@ -110,10 +113,12 @@ async def write_formats(
 
 
 async def write_one_format(folder: DocumentFolder, name: Format) -> Written:
-    """Write one more format of a finished document, which needs no page images; its manifest stays as it is."""
+    """Write one more format of a finished document, which needs no page images."""
     stored = await load_document(folder)
     document = await _assemble_document(stored)
-    return await artefacts.write(folder, document, (name,), stored.details.writing, None)
+    written = await artefacts.write(folder, document, (name,), stored.details.writing, None)
+    await folder.add_artefacts(written.artefacts, written.lost_words)
+    return written
 
 
 async def add_formats(

@@ -96,6 +96,11 @@ class FolderStore:
         keys = (path.relative_to(self._folder).as_posix() for path in finished)
         return frozenset(key for key in keys if key.startswith(prefix))
 
+    @run_on_threads
+    @retry_call
+    def delete(self, key: str) -> None:
+        self._path(key).unlink(missing_ok=True)
+
     async def close(self) -> None:
         """Wait for running calls. Further attempts are dropped."""
         self._closing.set()

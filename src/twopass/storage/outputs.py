@@ -52,6 +52,9 @@ class MemoryStore:
     async def keys(self, prefix: str) -> frozenset[str]:
         return frozenset(key for key in self._objects if key.startswith(prefix))
 
+    async def delete(self, key: str) -> None:
+        self._objects.pop(key, None)
+
     async def close(self) -> None:
         self._objects.clear()
 

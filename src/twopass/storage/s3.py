@@ -177,7 +177,6 @@ class S3Store:
     @run_on_threads
     @retry_call
     def delete(self, key: str) -> None:
-        """Delete the object; one that does not exist is no error."""
         self._client.delete_object(**self._location(key))
 
     async def close(self) -> None:

@@ -62,6 +62,9 @@ class Store(Protocol):
     async def keys(self, prefix: str) -> frozenset[str]:
         """All keys that begin with the prefix."""
 
+    async def delete(self, key: str) -> None:
+        """Delete the object; one that does not exist is no error."""
+
     async def close(self) -> None: ...
 
 
