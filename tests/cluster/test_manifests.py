@@ -1,4 +1,4 @@
-"""The scripts and manifests of docs/cluster.md are valid."""
+"""The scripts and manifests of deploy/ are valid."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ import yaml
 from typer.testing import CliRunner
 
 from tests import ROOT
-from tests.test_docs import find_blocks
 from twopass.cli.app import app
 
-PAGE = "docs/cluster.md"
-(SLURM,) = find_blocks("bash", PAGE)
-MANIFESTS = {block["kind"]: block for block in map(yaml.safe_load, find_blocks("yaml", PAGE))}
+DEPLOY = ROOT / "deploy"
+SLURM = (DEPLOY / "slurm.sh").read_text()
+MANIFESTS = {block["kind"]: block for path in DEPLOY.glob("*.yaml") for block in [yaml.safe_load(path.read_text())]}
 
 
 def test_the_job_is_valid_for_kubernetes() -> None:
@@ -74,7 +73,7 @@ def test_the_ray_job_runs_a_command_that_exists() -> None:
     assert program == "twopass"
     assert not [word for word in arguments if word.startswith("--") and f" {word} " not in shown]
     assert f"ray=={job['rayClusterSpec']['rayVersion']}\n" in (ROOT / "requirements" / "cluster.txt").read_text()
-    assert f"ray[default]=={job['rayClusterSpec']['rayVersion']}" in (ROOT / PAGE).read_text()
+    assert f"ray[default]=={job['rayClusterSpec']['rayVersion']}" in (DEPLOY / "kuberay.Dockerfile").read_text()
 
 
 def test_a_misspelt_field_is_found() -> None:
