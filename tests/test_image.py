@@ -401,6 +401,15 @@ def test_the_workflows_build_existing_targets_after_the_checks() -> None:
     assert push["tags"].startswith("${{ vars.REGISTRY }}/${{ vars.IMAGE }}:")
 
 
+@pytest.mark.parametrize("name", ["publish", "check"])
+def test_actions_are_pinned_by_commit(name: str) -> None:
+    """A tag can be moved to other code, which would run with the registry's password."""
+    used = re.findall(r"uses: ([^.\s].*)", read_text(f".github/workflows/{name}.yml"))
+
+    assert used
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action) for action in used)
+
+
 @pytest.mark.parametrize(("registry", "image"), [("", "acme/twopass"), ("registry.example.com", ""), ("r", "i")])
 def test_nothing_is_built_without_a_registry_and_a_name(registry: str, image: str) -> None:
     """The step before the login ends a run whose variables are not defined."""
