@@ -31,6 +31,12 @@ SCRIPT = """async () => {
 }"""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def pdfjs() -> None:
+    """A route that fulfils nothing would leave the page waiting for ever."""
+    assert PACKAGE.is_dir(), f"pdfjs-dist is not installed in {PACKAGE}; run make test-browser"
+
+
 async def read(browser: Browser, folder: Path) -> list[tuple[str, Rect]]:
     async def answer(route: Route) -> None:
         name = route.request.url.removeprefix(f"{ORIGIN}/")
