@@ -128,17 +128,32 @@ async def test_a_private_address_is_not_reached() -> None:
 @pytest.mark.parametrize(
     ("address", "settings", "message"),
     [
-        ("http://example.com", Settings(serve_webhook_secret=SECRET), "webhook: must be .*https://"),
+        ("http://example.com", Settings(serve_webhook_secret=SECRET), "webhook: must be a valid .*https://"),
         (7, PRIVATE, "webhook: must be"),
         ("https://example.com/" + "x" * 3000, PRIVATE, "webhook: longer"),
         ("https://example.com", Settings(), "webhook: .*SERVE_WEBHOOK_SECRET"),
+        ("https://", PRIVATE, "webhook: must be"),
+        ("https://user:sec/ret@example.com/", PRIVATE, "webhook: must be [^@]*$"),
+        ("https://example.com/\ud800", PRIVATE, "webhook: must be"),
     ],
-    ids=["http", "number", "long", "no secret"],
+    ids=["http", "number", "long", "no secret", "no host", "no port", "no text"],
 )
 def test_a_wrong_webhook_is_refused_with_its_name(address: Any, settings: Settings, message: str) -> None:
     """The job is refused before its file is stored."""
     with pytest.raises(InvalidJob, match=message):
         Webhooks(settings, lambda record: {}).check(address)
+
+
+async def test_an_end_has_an_id_of_its_own() -> None:
+    """A job that is resumed and ends again within the same second is another message, which no receiver drops."""
+    with receive(200) as receiver:
+        first = ended(receiver.address)
+        second = first.restart().end(State.DONE)
+        for record in (first, first, second):
+            await Webhooks(PRIVATE, lambda record: {}).send(record)
+        ids = [receiver.take()[0] for _ in range(3)]
+
+    assert ids[0] == ids[1] != ids[2]
 
 
 @pytest.mark.parametrize("secret", ["short", "whsec_c2hvcnQ=", "whsec_ not base64 at all, though it is long"])

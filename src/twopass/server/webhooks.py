@@ -53,8 +53,9 @@ class Webhooks:
         if address is None:
             return None
         schemes = (locations.HTTPS, locations.HTTP) if self._allow_private else (locations.HTTPS,)
-        if not isinstance(address, str) or not any(scheme.begins(address) for scheme in schemes):
-            raise InvalidJob(Code.INVALID_JOB, f"{FIELD}: must be an address that begins with https://")
+        is_known = isinstance(address, str) and any(scheme.begins(address) for scheme in schemes)
+        if not isinstance(address, str) or not is_known or not https.is_address(address):
+            raise InvalidJob(Code.INVALID_JOB, f"{FIELD}: must be a valid address that begins with https://")
         if len(address) > _MAX_LENGTH:
             raise InvalidJob(Code.INVALID_JOB, f"{FIELD}: longer than {_MAX_LENGTH} characters")
         if self._key is None:
@@ -65,8 +66,9 @@ class Webhooks:
     async def send(self, record: Record) -> Notified:
         """Send the end of the job until the address answers with 2xx, or no further attempt is left."""
         assert record.webhook and record.finished
-        # The same for every attempt, also after a restart, so that the receiver can drop repetitions.
-        message_id = f"msg_{record.id}_{record.finished.timestamp():.0f}"
+        # The same for every attempt, also after a restart, so that the receiver can drop repetitions. In microseconds,
+        # because a job that is resumed may end again within a second.
+        message_id = f"msg_{record.id}_{record.finished.timestamp() * 1e6:.0f}"
         event = {
             "type": f"job.{record.state}",
             "timestamp": record.finished.isoformat(),

@@ -54,7 +54,7 @@ def map_http_errors(label: str) -> Iterator[None]:
 
     try:
         yield
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError):
         raise SourceError(Code.SOURCE_UNSUPPORTED, f"{label}: not a valid web address") from None
     except (httpx.HTTPError, httpx.StreamError, httpx.CookieConflict) as error:
         raise SourceError(Code.STORE_UNAVAILABLE, f"{label}: the download failed ({_root_cause(error)})") from error
@@ -79,6 +79,16 @@ def tls_context() -> ssl.SSLContext:
 def is_unavailable(error: BaseException) -> bool:
     """Whether another attempt may succeed: an address that is refused stays refused."""
     return isinstance(error, SourceError) and error.code is Code.STORE_UNAVAILABLE
+
+
+def is_address(uri: str) -> bool:
+    """Whether it names a host and can be requested."""
+    import httpx
+
+    try:
+        return bool(httpx.URL(uri).host)
+    except (httpx.InvalidURL, UnicodeError):
+        return False
 
 
 async def _fetch_once(uri: str, target: Path, allow_private: bool, limit_bytes: int) -> DownloadResult:
