@@ -6,16 +6,19 @@
 Both want a Markdown file for each page, found by its name: dataset/end2end_dataset.py of OmniDocBench (v1.5) looks for
 the name of the image with `.md` in place of its last four characters, or else with `.md` after it; olmocr/bench/
 benchmark.py of olmOCR (347c484) for `{path below pdfs}_pg{page}_repeat{n}.md`. A page that cannot be read is an empty
-file, as olmocr/bench/convert.py writes it: it counts as wrong instead of being skipped.
+file, as olmocr/bench/convert.py writes it: it counts as wrong instead of being skipped. predictions.json says why.
 
 The pages are read by the engine of the environment. What was read is kept in --reads, so that the same command goes on.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,13 +28,22 @@ from typing import Any
 import twopass
 from scripts.bench.harness import create_parser
 from twopass import Document
+from twopass.document import Element
 from twopass.errors import TwopassError
-from twopass.format_options import FormatOptions, Furniture, Markdown, Tables
+from twopass.format_options import FormatOptions, Furniture, Markdown, Maths, Tables
 from twopass.formats.writer_input import WriterInput
 from twopass.settings import load_settings
+from twopass.text import maths
 
-# HTML keeps cells that span; both benchmarks want no running headers, and would read page marks as text.
-STYLE = FormatOptions(markdown=Markdown(tables=Tables.HTML, furniture=Furniture.OMIT, page_marks=False))
+# HTML keeps cells that span; both benchmarks want no running headers, would read page marks as text, and find formulas
+# between backslashes also where the text has dollars.
+STYLE = FormatOptions(
+    markdown=Markdown(tables=Tables.HTML, maths=Maths.BACKSLASH, furniture=Furniture.OMIT, page_marks=False)
+)
+_NO_MARKDOWN = re.compile(
+    rf"<table.*?</table>|^(?P<fence>`{{3,}}).*?^(?P=fence)$|{maths.DISPLAY}|{maths.INLINE}", re.DOTALL | re.MULTILINE
+)
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?\w+;")
 SUMMARY = "predictions.json"
 DOCUMENTS = 64  # read at once, so that the pages of one-page documents fill an engine's batches
 
@@ -76,12 +88,13 @@ def main(arguments: Sequence[str]) -> None:
 
 def predict(benchmark: Benchmark, data: Path, output: Path, reads: Path, documents: int) -> dict[str, Any]:
     """Write every prediction; returns what was read, how fast, and which files could not be read."""
-    folder = data / benchmark.folder
+    folder, scored = data / benchmark.folder, _find_scored_pages(data)
     paths = sorted(_find(folder, benchmark.suffixes))
     if not paths:
         raise SystemExit(
             f"{folder}: no {', '.join(benchmark.suffixes)}; name the folder that holds {benchmark.folder}/"
         )
+    _check_names(benchmark, [path.relative_to(folder) for path in paths])
     began, pages, failed = time.monotonic(), 0, dict[str, str]()
     options: dict[str, Any] = {}
 
@@ -96,7 +109,8 @@ def predict(benchmark: Benchmark, data: Path, output: Path, reads: Path, documen
             relative = path.relative_to(folder)
             if isinstance(answer, TwopassError):
                 failed[str(relative)] = str(answer)
-                _write(output / benchmark.name(relative, 1), "")
+                for number in scored.get(relative.as_posix(), {1}):
+                    _write(output / benchmark.name(relative, number), "")
                 continue
             options = answer.run.options
             failed |= {f"{relative} page {page.number}": str(page.state) for page in answer.pages if page.is_lost}
@@ -118,9 +132,45 @@ def predict(benchmark: Benchmark, data: Path, output: Path, reads: Path, documen
 
 
 def write_page(document: Document, number: int) -> str:
-    """The page's Markdown in the style that the benchmarks score."""
-    elements = tuple(element for element in document.elements if element.page == number)
-    return WriterInput(document.model_copy(update={"elements": elements}), STYLE).markdown[0]
+    """The page's Markdown in the style that the benchmarks score: its text as it is, without escapes."""
+    elements = tuple(_drop_description(element) for element in document.elements if element.page == number)
+    markdown = WriterInput(document.model_copy(update={"elements": elements}), STYLE).markdown[0]
+    parts, start = [], 0
+    for kept in _NO_MARKDOWN.finditer(markdown):
+        parts += [_unescape(markdown[start : kept.start()]), kept.group()]
+        start = kept.end()
+    return "".join([*parts, _unescape(markdown[start:])])
+
+
+def _unescape(markdown: str) -> str:
+    return _ESCAPED.sub(lambda found: found[1] or html.unescape(found.group()), markdown)
+
+
+def _drop_description(element: Element) -> Element:
+    """A model's words about a picture are not on the page."""
+    if element.figure is None:
+        return element
+    return element.model_copy(update={"figure": element.figure.model_copy(update={"description": None})})
+
+
+def _find_scored_pages(data: Path) -> dict[str, set[int]]:
+    """The pages of each PDF that the tests of olmOCR-bench are about."""
+    pages: dict[str, set[int]] = defaultdict(set)
+    for path in data.glob("*.jsonl"):
+        for line in path.read_text(encoding="utf-8").split("\n"):
+            if line.strip():
+                test = json.loads(line)
+                pages[test["pdf"]].add(test["page"])
+    return pages
+
+
+def _check_names(benchmark: Benchmark, paths: Sequence[PurePath]) -> None:
+    """Raise SystemExit if the scorer would take one prediction for two pages."""
+    names: dict[str, PurePath] = {}
+    for path in paths:
+        name = benchmark.name(path, 1)
+        if (other := names.setdefault(name, path)) != path:
+            raise SystemExit(f"{other} and {path}: the scorer takes {name} for both; leave one of them out")
 
 
 def _find(folder: Path, suffixes: Sequence[str]) -> Iterator[Path]:
