@@ -18,8 +18,8 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Correct the field that the message names. Nothing was read.",
     ),
     Code.INVALID_SETTING: (
-        "A setting is wrong, missing or unknown (a warning: probably misspelt), or a port is in use.",
-        "Correct or unset the variable that the message names. `twopass doctor` checks all.",
+        "A setting is wrong, missing or unknown, or a port is in use.",
+        "Correct or unset the variable that the message names.",
     ),
     Code.SOURCE_NOT_FOUND: (
         "There is nothing at the source's address.",
@@ -34,12 +34,12 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Raise `MAX_SOURCE_BYTES`, `MAX_PAGES` or `MAX_IMAGE_PIXELS`, or split the file.",
     ),
     Code.SOURCE_UNSUPPORTED: (
-        "The type of the file or the address's scheme is not read, or LibreOffice is missing.",
+        "The file's type or the address's scheme is not read, or LibreOffice is missing.",
         "Convert the file, or install what the message names. Addresses are s3://, https:// or data:.",
     ),
     Code.DAMAGED: (
         "The file or the named page is damaged beyond repair.",
-        "Upload it again, or save it with another program. Other pages are read.",
+        "Save it with another program. Other pages are read.",
     ),
     Code.ENCRYPTED: (
         "The file needs a password, or the given one is wrong.",
@@ -67,7 +67,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.ENGINE_DEAD: (
         "The engine died or could not be started; unfinished pages are `unread`.",
-        "Send the same job again; with an output, it continues. If it happens again, see the worker's log.",
+        "Send the same job again. If it happens again, see the worker's log.",
     ),
     Code.ENGINE_MEMORY: (
         "The engine is out of memory; unfinished pages are `unread`.",
@@ -79,16 +79,15 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.CANARY: (
         "At its start, the engine misread a known image or repeated a line.",
-        "Driver, versions, model and settings do not fit: run [`twopass accept`](acceptance.md), then read again "
-        "with `resume: false`.",
+        "Run [`twopass accept`](acceptance.md), then read again with `resume: false`.",
     ),
     Code.DEADLINE: (
         "The deadline passed; pages that were not read are `unread`.",
-        "With an output, send the same job again; it continues. Or raise `deadline_s`.",
+        "With an output, send the same job again. Or raise `deadline_s`.",
     ),
     Code.SHUTDOWN: (
         "The worker was shut down before all pages were read.",
-        "With an output, send the same job again; it continues.",
+        "With an output, send the same job again.",
     ),
     Code.ENDPOINT_DENIED: (
         "The endpoint rejects the jobs.",
@@ -96,11 +95,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.ENDPOINT_UNAVAILABLE: (
         "The endpoint is not reached, too busy, or has no worker that can start.",
-        "Run the same command again; it continues. If busy, lower `--in-flight`.",
+        "Run the same command again. If busy, lower `--in-flight`.",
     ),
     Code.ENDPOINT_ANSWER: (
         "The endpoint's answer about a job cannot be parsed; other jobs go on.",
-        "Check that its workers run twopass. The same command asks again, and sends nothing twice.",
+        "Check that its workers run twopass. The same command asks again.",
     ),
     Code.DUPLICATE: (
         "Another job with the same `idempotency_key` reads instead.",
@@ -111,24 +110,24 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "See the endpoint's log, then run the same command again.",
     ),
     Code.COST_LIMIT: (
-        "`--max-cost` is reached; the message says what was spent.",
-        "Raise it and repeat the command: the rest is read then.",
+        "`--max-cost` is reached.",
+        "Raise it and repeat the command.",
     ),
     Code.RUN_LIMIT: (
-        "A job ran `--max-runs` times and is not complete, although each run stored pages.",
-        "See why the runs ended. Raise `--max-runs`, or repeat the command.",
+        "A job ran `--max-runs` times and is not complete.",
+        "See why the runs ended, then repeat the command.",
     ),
     Code.IN_USE: (
-        "Another `twopass submit` uses the folder; the message names its process.",
+        "Another `twopass submit` uses the folder.",
         "Wait for its end, or name another `--folder`.",
     ),
     Code.ACCESS_DENIED: (
         "The API key is missing or wrong, or another website sent the request.",
-        "Send `SERVE_API_KEY` as `Authorization: Bearer` or `X-API-Key`. Without a key, only localhost is answered.",
+        "Send `SERVE_API_KEY` as [`X-API-Key`](serve.md#the-key).",
     ),
     Code.NOT_FOUND: (
         "There is no such job, artefact or address, or the job is not finished.",
-        "Check the id; old jobs are deleted after `SERVE_RETENTION_S`. Artefacts must be in `formats`.",
+        "Check the id; old jobs are deleted. Artefacts must be in `formats`.",
     ),
     Code.REQUEST_TIMEOUT: (
         "A request arrives too slowly ([limits](serve.md#what-one-client-may-take)).",
@@ -140,15 +139,15 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.QUEUE_FULL: (
         "As many jobs wait as `SERVE_QUEUE` allows.",
-        "Send it again after the seconds of `Retry-After`.",
+        "Send it again after `Retry-After` seconds.",
     ),
     Code.STARTING: (
         "The engine of `twopass serve` is not ready.",
-        "Send it again after the seconds of `Retry-After`.",
+        "Send it again after `Retry-After` seconds.",
     ),
     Code.INTERNAL: (
         "An unexpected error: a bug.",
-        "Report it with the traceback of the worker's log, which has the job's id.",
+        "Report it with the traceback of the worker's log.",
     ),
 }
 PAGE_CODES: Mapping[Code, tuple[str, str]] = {
@@ -170,19 +169,19 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.RENDER_CRASH: (
         "The page crashed its page worker twice.",
-        "Send the job again, which reads only this page. If it fails again, save the file with another program.",
+        "Send the job again. If it fails again, save the file with another program.",
     ),
     Code.RENDER_TIMEOUT: (
         "The page, or opening the file, takes too much processor time.",
-        "Send the job again, which reads only this page; then raise `WORKER_TIMEOUT_S` or lower `dpi`.",
+        "Send the job again; then raise `WORKER_TIMEOUT_S` or lower `dpi`.",
     ),
     Code.ENGINE_CRASH: (
         "The page crashed the engine more than once, at last alone.",
-        "Send the job again, which reads only this page; then try another `mode` or `dpi`, and report the page.",
+        "Send the job again; then try another `mode` or `dpi`, and report the page.",
     ),
     Code.RENDER_MEMORY: (
         "The page used too much memory; its page worker was killed.",
-        "Raise `WORKER_MEMORY_BYTES` or lower `dpi`. Such a small file may be malicious.",
+        "Raise `WORKER_MEMORY_BYTES` or lower `dpi`.",
     ),
     Code.PIXEL_LIMIT: (
         "The page was read at a lower resolution than requested.",
@@ -202,7 +201,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.PARTS_OMITTED: (
         "Damaged or slow links, annotations or form fields were left out.",
-        "Text and pixels are there. For the rest, save the file with another program.",
+        "For the rest, save the file with another program.",
     ),
     Code.NO_TEXT: (
         "No text was found; the page is kept as one picture.",
@@ -210,11 +209,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.UNREADABLE_TEXT: (
         "The text layer makes no sense or does not match the picture; the markdown marks it.",
-        "Do not use this text. Read the page with an engine that reads pictures.",
+        "Read the page with an engine that reads pictures.",
     ),
     Code.REGIONS_UNREAD: (
         "The model gave no text for regions that the layout detector found.",
-        "Check them. If they show text, raise `dpi`; if there are many, see the log.",
+        "Check them. If they show text, raise `dpi`.",
     ),
     Code.REGIONS_DROPPED: (
         "Detected regions without an area were dropped.",
@@ -230,18 +229,18 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.CONTENT_LOST: (
         "A part of the page is damaged in the file and cannot be drawn.",
-        "If another program shows more, save the file with it and read that.",
+        "If another program shows more, save the file with it.",
     ),
     Code.IMAGE_LOST: (
         "An image is damaged in the file; what can be drawn was read.",
-        "If another program shows more, save the file with it and read that.",
+        "If another program shows more, save the file with it.",
     ),
     Code.MISSED_TEXT: (
         "The first reading missed text, which was found and read (flag `missed`).",
         "Check its place in the reading order, which is a guess.",
     ),
     Code.UNREAD_INK: (
-        "Lines that look like text were not read: elements with `missed`, an image and no text.",
+        "Lines that look like text were not read: elements without text, with an image.",
         "Look at the images. Use an engine that knows the script, or raise `dpi`.",
     ),
     Code.CONTENT_ALTERED: (
@@ -253,9 +252,8 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Read it there, or set `hidden_text` to `mark` or `keep`.",
     ),
     Code.HIDDEN_PARTS: (
-        "Hidden sheets, rows, slides or text, comments, notes or deleted text of an office file were not read. Of an "
-        "encrypted file this is not known.",
-        "Show them in the file, or print comments and notes to a PDF.",
+        "Hidden parts, comments, notes or deleted text of an office file were not read; unknown if encrypted.",
+        "Show them in the file, or print them to a PDF.",
     ),
     Code.TEXT_NOT_DRAWN: (
         "A damaged font draws nothing; its text is kept.",
@@ -267,19 +265,19 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.REDACTION_PENDING: (
         "A part is marked to be blacked out, and is not: it was read.",
-        "Apply the redactions before you pass the document on.",
+        "Apply the redactions in the file.",
     ),
     Code.UNKNOWN_CHARACTERS: (
         "A font does not name some characters. Single signs were left out, words keep theirs.",
-        "Compare the page with the file, or use an engine that reads pictures.",
+        "Compare the page, or use an engine that reads pictures.",
     ),
     Code.WORDS_LOST: (
         "Words of the model's answer are in no element.",
-        "The page's checkpoint has the answer. Report the page if you may.",
+        "The page's checkpoint has the answer. Report the page.",
     ),
     Code.FORMAT_LOST: (
         "Words are missing or repeated in a format; the message names them.",
-        "DocJSON has all words. Report the document if you may.",
+        "DocJSON has all words. Report the document.",
     ),
 }
 MEANINGS = {**JOB_CODES, **PAGE_CODES}
@@ -294,7 +292,8 @@ def render_codes() -> str:
     return f"""# Codes
 
 Every problem in a result has one of these codes, and every error message begins with one and names the field, file or
-page. `make docs` writes this page from `scripts/generate/codes.py`.
+page. A job that is sent again reads only what is missing. `make docs` writes this page from
+`scripts/generate/codes.py`.
 
 ## Jobs and documents
 

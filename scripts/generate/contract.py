@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from scripts import ROOT
-from twopass.document import FindingKind, Problem
+from twopass.document import Problem
 from twopass.families.interface import CropRange
 from twopass.families.registry import FAMILIES
 from twopass.job import Job
@@ -30,7 +30,6 @@ def describe_default_crops() -> str:
     return ", ".join([str(usual), *others])
 
 
-LOSSES = ", ".join(f"`{kind.code}`" for kind in FindingKind if kind.is_loss)
 JOB: Mapping[str, str] = {
     "sources": "`s3://bucket/key`, `https://…` (presigned) or `data:…`; `source` for a single one. "
     "`/runpod-volume/…` with `ALLOW_VOLUME`; other paths only in local runs, and below `ALLOWED_DIR`",
@@ -49,14 +48,12 @@ JOB: Mapping[str, str] = {
     "prompt": "what `locate` searches for, or the prompt of `custom`, with `<image>` exactly once",
     "formats": "artefacts to write",
     "markdown": "options of `document.md`: `front_matter`, `images` (`folder`, `data`), `maths`, `tables` (`auto`, "
-    "`html`, `gfm`), `page_marks`, `furniture`, `merge_tables`; not part of the document id",
-    "chunks": "chunk sizes in `chunks.jsonl`: `max_tokens`, `min_tokens`; not part of the document id",
-    "furniture": "headers, footers and page numbers in `document.md`, `document.html` and `chunks.jsonl`: `auto` "
-    "leaves out page numbers and what three pages repeat, `keep` nothing, `omit` also what is only labelled as a "
-    "header or footer; default: as the existing document has them, else `auto`; not part of the document id",
-    "hidden_text": "text that nobody can see on the page, in all formats but DocJSON and the review page: `omit` "
-    "leaves it out, `mark` says that it is hidden, `keep` writes it like other text; default: as the existing document "
-    "has it, else `omit`; not part of the document id",
+    "`html`, `gfm`), `page_marks`, `furniture`, `merge_tables`",
+    "chunks": "chunk sizes in `chunks.jsonl`: `max_tokens`, `min_tokens`",
+    "furniture": "headers, footers and page numbers in [text formats](formats.md): `auto`, `keep` or `omit`; default: "
+    "as the existing document has them, else `auto`",
+    "hidden_text": "text that nobody can see on the page in [other formats](formats.md) than DocJSON: `omit`, `mark` "
+    "or `keep`; default: as the existing document has it, else `omit`",
     "password": "of an encrypted PDF",
     "language": "a hint for OCR and keywords: `en`, `ko`, `zh` …",
     "sampling": "sampling parameters that override the defaults",
@@ -64,8 +61,7 @@ JOB: Mapping[str, str] = {
     "RunPod",
     "failed_pages": 'how many failed pages (`3`, or `"5%"`) make a document `partial_success` or `failure`: by default '
     '`{"partial_success": 1, "failure": null}`, a failure only if no page was read; pages that were read are kept',
-    "strict": "`true`: a document with a loss or a failed page is a `failure`, although what was read is written; not "
-    "part of the document id",
+    "strict": "`true`: a document with a loss or a failed page is a `failure`, although what was read is written",
     "resume": "`false` reads everything again, into a separate folder",
     "idempotency_key": "up to 100 letters, digits, `-` and `_`: of several jobs with the same key and output, only the "
     "first one that starts reads, and the others end with `DUPLICATE`; no effect without an output",
@@ -94,8 +90,7 @@ DOCUMENT: Mapping[str, str] = {
     "pages": "counts by state: `read`, `repaired`, `text_layer`, `blank`, `failed`, `unread`",
     "failed": "pages that failed, as ranges: `3,7-9`",
     "left": "unread pages: with an output, the same job, sent again, reads only them",
-    "audit": "sums over the pages: `words_seen` in the PDF's own text, `words_read`, `words_left_out`, `regions`, "
-    "`read_again`, and `findings` by kind with their pages; [all kinds](docjson.md#the-audit)",
+    "audit": "sums over the pages of [their audits](docjson.md#the-audit), and `findings` by kind with their pages",
     "artefacts": "by name, each with address, bytes, sha256 and content type",
     "inline": "the inline artefacts",
     "canary": "result of the self-test at start: `passed`, `off`, `misread` (the document has the problem `CANARY`), "
@@ -105,8 +100,8 @@ DOCUMENT: Mapping[str, str] = {
 }
 PROBLEM: Mapping[str, str] = {
     "code": "see [codes](CODES.md)",
-    "severity": f"`error`: lost; `warning`: still read. A warning of a loss makes `partial_success`: {LOSSES}. Others "
-    "change no status, nor does the reason why a page's own text was used instead of an answer",
+    "severity": "`error`: lost; `warning`: still read. Of warnings, only [a loss](docjson.md#the-audit) changes the "
+    "status",
     "document": "its id",
     "page": "counted from 1; null if it concerns several pages or the whole document",
     "message": "what happened and what to do",
@@ -135,16 +130,15 @@ def render_files() -> dict[Path, str]:
 
 def render_contract() -> str:
     """The text of docs/contract.md."""
-    progress = {field.name: str(field.default) for field in dataclasses.fields(Progress)}
     return f"""# Jobs and results
 
-RunPod's `/run` and `/runsync`, a worker's local API and `--test_input` take the same jobs and return the same results.
+RunPod, a worker's local API, `twopass serve` and `--test_input` take the same jobs and return the same results.
 `make docs` generates this page from the code; [openapi.json](openapi.json) is the machine-readable version.
 
 ## A job
 
-The body of a request is `{{"input": {{…}}}}`. Unknown fields are rejected; an error names its field.
-A job has at most 5,000 values.
+Unknown fields are rejected; an error names its field. A job has at most 5,000 values. `markdown`, `chunks`,
+`furniture`, `hidden_text` and `strict` are no part of the document id.
 
 ```json
 {{"input": {{"source": "s3://papers/in/report.pdf", "pages": "1-20", "strict": true}}}}
@@ -176,14 +170,13 @@ At most {RESULT_BYTES // 1000} KB, and up to {INLINE_BYTES // 1_000_000} MB of i
 
 While a job runs, this is the `output` of `GET /status/{{id}}` and the content of `progress.json`.
 
-{_render_rows([(name, default, PROGRESS[name]) for name, default in progress.items()], "at first")}
+{_render_progress()}
 ## The output
 
 ```
 {{document id}}/
-  document.json    DocJSON: see docs/docjson.schema.json
-  document.md      markdown with <!-- page: N --> marks; right-to-left text in <div dir="rtl">
-  document.pdf     the pages with text that can be searched, if asked for; docs/formats.md has the other formats
+  document.json    DocJSON
+  document.md      markdown with <!-- page: N --> marks; right-to-left text in <div dir="rtl">; other formats beside it
   images/          crops of figures and tables
   pages/0001.json  one checkpoint per page; a repeated job reads only missing pages
   manifest.json    written last: if it exists, the document is complete
@@ -204,7 +197,13 @@ def _render_fields(model: type[BaseModel], meanings: Mapping[str, str], hidden: 
     for name, field in model.model_fields.items():
         if name not in hidden:
             rows.append((name, "required" if field.is_required() else _format_default(field), meanings[name]))
-    return _render_rows(rows, "default")
+    lines = [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in rows]
+    return "\n".join(["| field | default | meaning |", "|---|---|---|", *lines, ""])
+
+
+def _render_progress() -> str:
+    rows = [f"| `{field.name}` | {PROGRESS[field.name]} |" for field in dataclasses.fields(Progress)]
+    return "\n".join(["| field | meaning |", "|---|---|", *rows, ""])
 
 
 def _format_default(field: Any) -> str:
@@ -214,11 +213,6 @@ def _format_default(field: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(f"`{item}`" for item in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _render_rows(rows: list[tuple[str, str, str]], middle: str) -> str:
-    lines = [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in rows]
-    return "\n".join([f"| field | {middle} | meaning |", "|---|---|---|", *lines, ""])
 
 
 def build_openapi() -> dict[str, Any]:

@@ -29,22 +29,23 @@ def _replace_table(page: str, marks: tuple[str, str], table: str) -> str:
 
 
 def _render_findings() -> str:
-    rows = ["| finding | meaning | counts | loss | code |", "|---|---|---|---|---|", *map(_render_finding, FindingKind)]
-    return "\n".join(rows) + "\n"
+    losses = [_render_finding(kind) for kind in FindingKind if kind.is_loss]
+    rest = [_render_finding(kind) for kind in FindingKind if not kind.is_loss]
+    return "\n".join(["Losses:", "", *losses, "", "Nothing is lost:", "", *rest]) + "\n"
 
 
 def _render_finding(kind: FindingKind) -> str:
-    return f"| `{kind}` | {kind.sentence} | {kind.unit} | {'yes' if kind.is_loss else ''} | {kind.code} |"
+    code = "" if kind.code == kind.upper() else f", `{kind.code}`"
+    return f"- `{kind}` ({kind.unit}{code}): {kind.sentence}"
 
 
 def _render_flags() -> str:
     doubts = [_render_flag(flag) for flag in Flag if not flag.informs]
     rest = [_render_flag(flag) for flag in Flag if flag.informs]
-    rows = ["| raises doubt | meaning |", "|---|---|", *doubts, "", "| informs | meaning |", "|---|---|", *rest]
-    return "\n".join(rows) + "\n"
+    return "\n".join(["Doubt:", "", *doubts, "", "Information:", "", *rest]) + "\n"
 
 
 def _render_flag(flag: Flag) -> str:
-    notes = [*(["of the page"] if flag.is_of_page else []), *([f"`{flag.warning.code}`"] if flag.warning else [])]
+    notes = [*(["page"] if flag.is_of_page else []), *([f"`{flag.warning.code}`"] if flag.warning else [])]
     added = f" ({', '.join(notes)})" if notes else ""
-    return f"| `{flag}` | {flag.sentence}{added} |"
+    return f"- `{flag}`{added}: {flag.sentence}"

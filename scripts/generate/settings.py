@@ -21,11 +21,9 @@ def render_configuration() -> str:
     """The text of docs/configuration.md."""
     return f"""# Configuration
 
-Every setting is an environment variable, read once at start; an empty one counts as not set. `make docs` writes this
-page from `src/twopass/settings.py`. `RUNPOD_LOG_LEVEL`, `RUNPOD_INIT_TIMEOUT` and so on are RunPod's.
-
-Wrong values are refused with `INVALID_SETTING` before anything is opened. Variables that look like misspelt settings
-(`ENGNE`) are refused by `twopass` commands; a worker starts and warns. `twopass doctor` checks settings and machine.
+Every setting is an environment variable, read once at start; an empty one counts as not set. Wrong values are refused
+with `INVALID_SETTING`, and so are variables that look like misspelt settings (`ENGNE`), with which a worker only warns.
+`twopass doctor` checks settings and machine. `make docs` writes this page from `src/twopass/settings.py`.
 
 ## A file
 
@@ -40,10 +38,9 @@ openai_base_url = "http://localhost:8000/v1"
 output_dir = "read"
 ```
 
-The file is looked for in the working directory; `--config FILE`, or `{CONFIG_VARIABLE}`, names another one in its
-place. It holds for commands, workers and programs alike. An option of a command comes before a variable, and a variable
-before the file. Every name in it must be a setting in its group: a wrong one is refused, with what was probably meant.
-A setting may also stand above the groups. Keep keys and secrets in the environment.
+The file is looked for in the working directory; `--config FILE`, or `{CONFIG_VARIABLE}`, names another one. It holds
+for commands, workers and programs. An option of a command comes before a variable, and a variable before the file. A
+wrong name in it is refused, with what was probably meant. Keep keys and secrets in the environment.
 
 {render_settings()}
 ## Presets
@@ -71,17 +68,17 @@ def render_settings() -> str:
     """A table for each group."""
     tables = []
     for name, group in GROUPS.items():
-        rows = [f"## `[{name}]`", "", group.__doc__, "", "| environment | default | meaning |", "|---|---|---|"]
+        rows = [f"## `[{name}]`", "", group.__doc__, "", "| variable=default | meaning |", "|---|---|"]
         for field_name, field in group.model_fields.items():
-            rows.append(f"| `{field_name.upper()}` | {format_default(field.default)} | {field.description} |")
+            rows.append(f"| {format_variable(field_name.upper(), field.default)} | {field.description} |")
         tables.append("\n".join(map(str, rows)) + "\n")
     return "\n".join(tables)
 
 
-def format_default(default: object) -> str:
-    """Format a default as a user would write it; byte counts in full would be unreadable, so they are given in MiB."""
+def format_variable(name: str, default: object) -> str:
+    """Format a variable with its default as a user would set it; byte counts, unreadable in full, are given in MiB."""
     if default is None or isinstance(default, SecretStr):
-        return "–"
+        return f"`{name}`"
     if isinstance(default, int) and not isinstance(default, bool) and default >= MEGABYTE and default % MEGABYTE == 0:
-        return f"{default // MEGABYTE} MiB"
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+        return f"`{name}` ({default // MEGABYTE} MiB)"
+    return f"`{name}={str(default).lower() if isinstance(default, bool) else default}`"

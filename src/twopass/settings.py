@@ -105,19 +105,19 @@ class ModelSettings(BaseSettings):
     )
     gpus: Annotated[Literal["auto"] | int, BeforeValidator(_parse_gpus)] = Field(
         default="auto",
-        description="engine vllm: number of GPUs to use, with an engine for each, or for each TENSOR_PARALLEL_SIZE; "
-        "auto: all GPUs that are of the kind of the first one",
+        description="engine vllm: GPUs to use, with an engine for each, or for each TENSOR_PARALLEL_SIZE; auto: all "
+        "that are of the kind of the first one",
     )
     tensor_parallel_size: int = Field(
-        default=1, ge=1, description="number of GPUs that one model is split across, if it does not fit into one"
+        default=1, ge=1, description="GPUs that one model is split across, if it does not fit into one"
     )
     enforce_eager: bool | None = Field(
         default=None, description="disable CUDA graphs: slower, but starts sooner; null: the preset's"
     )
     torch_compile: Annotated[Literal["on", "off", "auto"], BeforeValidator(_lower)] = Field(
         default="on",
-        description="compile the decoder with torch.compile; off: starts sooner where nothing is cached, and may read "
-        "more slowly; auto: only if ENGINE_CACHE has the compiled code, which `twopass warm-up` stores",
+        description="compile the decoder; off: starts sooner where nothing is cached, and may read more slowly; auto: "
+        "only if ENGINE_CACHE has the compiled code, which `twopass warm-up` stores",
     )
     block_size: int | None = Field(default=None, description="tokens per KV cache block; null: vLLM's default")
     engine_cache: str | None = Field(
@@ -171,8 +171,8 @@ class ModelSettings(BaseSettings):
     missed_questions: int = Field(
         default=MISSED_QUESTIONS,
         ge=0,
-        description="most questions per page about text that the first reading missed; what is found beyond them has "
-        "the text that OCR or the PDF gives",
+        description="most questions per page about text that the first reading missed; the rest has the text of OCR "
+        "or the PDF",
     )
     load_format: str = Field(default="auto", description="dummy: random weights, for benchmarks without a model")
     stream_interval: int = Field(default=128, ge=1, description="tokens generated between two loop checks")
@@ -217,7 +217,7 @@ class ModelSettings(BaseSettings):
 
 
 class EngineSettings(BaseSettings):
-    """What reads the pages."""
+    """What reads the pages. `OPENAI_…` are those of engine openai."""
 
     engine: Annotated[EngineName, BeforeValidator(_lower)] = Field(
         default="cpu", description="the engine: cpu, vllm, openai, hf or replay"
@@ -227,22 +227,18 @@ class EngineSettings(BaseSettings):
     )
     replay_dir: Path | None = Field(default=None, description="folder of recorded answers, for engine replay")
     allow_download: bool = Field(default=False, description="download missing weights from the Hugging Face hub")
-    openai_base_url: str | None = Field(default=None, description="engine openai: the server's address; ends in /v1")
-    openai_api_key: SecretStr | None = Field(default=None, description="engine openai: the server's key; null: none")
-    openai_model: str | None = Field(default=None, description="engine openai: model name; null: the server's first")
-    openai_family: str = Field(
-        default=DEFAULT_MODEL, description="engine openai: model family, which sets prompts and parser"
-    )
-    openai_timeout_s: float = Field(default=300.0, gt=0, description="engine openai: longest wait for the next token")
-    openai_tries: int = Field(
-        default=8, ge=1, description="engine openai: attempts per request while the server is busy"
-    )
-    openai_plain: bool = Field(default=False, description="engine openai: omit request fields that only vLLM accepts")
+    openai_base_url: str | None = Field(default=None, description="the server's address; ends in /v1")
+    openai_api_key: SecretStr | None = Field(default=None, description="the server's key; null: none")
+    openai_model: str | None = Field(default=None, description="model name; null: the server's first")
+    openai_family: str = Field(default=DEFAULT_MODEL, description="model family, which sets prompts and parser")
+    openai_timeout_s: float = Field(default=300.0, gt=0, description="longest wait for the next token")
+    openai_tries: int = Field(default=8, ge=1, description="attempts per request while the server is busy")
+    openai_plain: bool = Field(default=False, description="omit request fields that only vLLM accepts")
     openai_priority: bool = Field(
-        default=False, description="engine openai: send priorities; needs a server with --scheduling-policy priority"
+        default=False, description="send priorities; needs a server with --scheduling-policy priority"
     )
     openai_modes: bool = Field(
-        default=False, description="engine openai: send mode and max_crops; needs a server with twopass's vLLM plugin"
+        default=False, description="send mode and max_crops; needs a server with twopass's vLLM plugin"
     )
 
 
@@ -286,7 +282,7 @@ class SourceSettings(BaseSettings):
         default=250_000_000,
         gt=0,
         description="image files with more pixels are rejected unopened; 250 million take up to 1.7 GB of memory. "
-        "WebP, JPEG 2000, AVIF and HEIC, which take more, are read up to 150 million",
+        "WebP, JPEG 2000, AVIF and HEIC are read up to 150 million",
     )
     min_free_disk_bytes: int = Field(
         default=1024 * MEGABYTE, ge=0, description="a worker with less free disk does not serve"
@@ -335,8 +331,8 @@ class JobSettings(BaseSettings):
     )
     furniture: Annotated[Furniture | None, BeforeValidator(_lower)] = Field(
         default=None,
-        description="headers, footers and page numbers of jobs that set no furniture: auto (leave out what three pages "
-        "repeat), keep or omit (leave out all that is labelled); null: as the existing document has them, else auto",
+        description="headers, footers and page numbers of jobs that set no furniture: auto, keep or omit; null: as the "
+        "existing document has them, else auto",
     )
     price_per_second: float | None = Field(
         default=None, ge=0, description="price of one GPU second; null: no cost in results"
@@ -346,30 +342,24 @@ class JobSettings(BaseSettings):
 class ServeSettings(BaseSettings):
     """`twopass serve`."""
 
-    serve_host: str = Field(default="127.0.0.1", description="twopass serve: the address to listen on; 0.0.0.0: all")
-    port: int = Field(
-        default=8000, ge=0, le=65535, description="twopass serve: the port; RunPod's load balancer sets it"
-    )
+    serve_host: str = Field(default="127.0.0.1", description="the address to listen on; 0.0.0.0: all")
+    port: int = Field(default=8000, ge=0, le=65535, description="the port; RunPod's load balancer sets it")
     serve_api_key: SecretStr | None = Field(
         default=None,
         min_length=16,
-        description="twopass serve: the key of requests; required unless SERVE_HOST is local",
+        description="the key of requests; required unless SERVE_HOST is local",
     )
     serve_webhook_secret: SecretStr | None = Field(
-        default=None, description="twopass serve: signs webhooks, `whsec_` and base64; null: jobs can name none"
+        default=None, description="signs webhooks, `whsec_` and base64; null: jobs can name none"
     )
-    serve_dir: Path = Field(
-        default=Path("served"), description="twopass serve: folder of jobs, their documents and results"
-    )
+    serve_dir: Path = Field(default=Path("served"), description="folder of jobs, their documents and results")
     serve_connections: int = Field(
         default=64,
         ge=1,
-        description="twopass serve: connections from one address; a proxy has one address for all its clients",
+        description="connections from one address; a proxy has one address for all its clients",
     )
-    serve_queue: int = Field(default=100, ge=0, description="twopass serve: jobs that may wait; more are refused")
-    serve_retention_s: float = Field(
-        default=604_800.0, gt=0, description="twopass serve: ended jobs are deleted after so long"
-    )
+    serve_queue: int = Field(default=100, ge=0, description="jobs that may wait; more are refused")
+    serve_retention_s: float = Field(default=604_800.0, gt=0, description="ended jobs are deleted after so long")
 
 
 class TelemetrySettings(BaseSettings):
