@@ -60,25 +60,24 @@ JOB: Mapping[str, str] = {
     "deadline_s": "pages not read by then are `unread`; with an output, the same job, sent again, continues; 540 on "
     "RunPod",
     "failed_pages": 'how many failed pages (`3`, or `"5%"`) make a document `partial_success` or `failure`: by default '
-    '`{"partial_success": 1, "failure": null}`, a failure only if no page was read; pages that were read are kept',
+    '`{"partial_success": 1, "failure": null}`, a failure only if no page was read',
     "strict": "`true`: a document with a loss or a failed page is a `failure`, although what was read is written",
     "resume": "`false` reads everything again, into a separate folder",
     "idempotency_key": "up to 100 letters, digits, `-` and `_`: of several jobs with the same key and output, only the "
-    "first one that starts reads, and the others end with `DUPLICATE`; no effect without an output",
+    "first one reads, and the others end with `DUPLICATE`",
 }
 RESULT: Mapping[str, str] = {
     "status": "`success`: every page was read, and the audit found no loss; `failure`: no usable page, or with "
     "`strict` a loss; otherwise `partial_success`",
     "documents": "one per source, in their order; at most 20 here",
-    "problems": "what went wrong: errors first, at most 50 here; those of a document that differ only in the page are "
-    "merged here, and separate in `result.json`",
+    "problems": "what went wrong: errors first, at most 50 here; equal ones of several pages are merged, and separate "
+    "in `result.json`",
     "audit": "sums of the documents' audits",
-    "timings": "`queued_s` if RunPod reports it, `started`, `finished`, `duration_s`, seconds per stage",
+    "timings": "`queued_s` on RunPod, `started`, `finished`, `duration_s`, seconds per stage",
     "usage": "`tokens_in`, `tokens_out`, `engine_s`, `pages_read_now`; `cost` and `cost_per_1000_pages` if "
     "`PRICE_PER_SECOND` is set",
-    "started": "in a worker's first result: seconds per stage of its start, which add up to `ready_s`; what is slower "
-    "than it could be; `engines`: how many, if several",
-    "duplicate_of": "in a job that ended with `DUPLICATE`: id of the job that has claimed its `idempotency_key`",
+    "started": "in a worker's first result: seconds per stage of its start, and what is slower than it could be",
+    "duplicate_of": "after `DUPLICATE`: id of the job that has claimed the `idempotency_key`",
     "result_uri": "address of the complete result, if there is an output",
     "omitted": "numbers of documents and problems that are only in `result.json`",
     "store": "`head_then_put` if the store has no conditional writes: two workers may then overwrite each other",
@@ -93,8 +92,7 @@ DOCUMENT: Mapping[str, str] = {
     "audit": "sums over the pages of [their audits](docjson.md#the-audit), and `findings` by kind with their pages",
     "artefacts": "by name, each with address, bytes, sha256 and content type",
     "inline": "the inline artefacts",
-    "canary": "result of the self-test at start: `passed`, `off`, `misread` (the document has the problem `CANARY`), "
-    "or null if the engine needs none",
+    "canary": "result of [the self-test at start](engines.md#the-canary): `passed`, `off`, `misread`, or null",
     "timings": "as above, of this document",
     "usage": "as above, with `pages_per_s` and `page_p95_s`",
 }
@@ -115,8 +113,7 @@ PROGRESS: Mapping[str, str] = {
     "elements_total": "elements found so far",
     "parts_done": "in `assembling`: page images of the review page and artefacts that are written",
     "parts_total": "of so many, in all documents whose pages are read",
-    "percent": "share of pages that are finished; documents whose pages are not counted yet weigh as the mean of "
-    "the others; never falls, and is 100 only at the end",
+    "percent": "share of pages that are finished; never falls, and is 100 only at the end",
     "pages_per_s": "pages that were read now, since the first of them could be read",
     "eta_s": "remaining seconds at this pace; null at first",
     "seq": "increases with every report; no report follows the result",

@@ -29,14 +29,20 @@ def _replace_table(page: str, marks: tuple[str, str], table: str) -> str:
 
 
 def _render_findings() -> str:
-    losses = [_render_finding(kind) for kind in FindingKind if kind.is_loss]
-    rest = [_render_finding(kind) for kind in FindingKind if not kind.is_loss]
-    return "\n".join(["Losses:", "", *losses, "", "Nothing is lost:", "", *rest]) + "\n"
+    losses = [kind for kind in FindingKind if kind.is_loss]
+    rest = [kind for kind in FindingKind if not kind.is_loss]
+    return f"Losses:\n\n{_list_findings(losses)}\nNothing is lost:\n\n{_list_findings(rest)}"
 
 
-def _render_finding(kind: FindingKind) -> str:
-    code = "" if kind.code == kind.upper() else f", `{kind.code}`"
-    return f"- `{kind}` ({kind.unit}{code}): {kind.sentence}"
+def _list_findings(kinds: list[FindingKind]) -> str:
+    """A line for each kind, and one for those whose code has their name: the page of codes explains them."""
+    explained = [f"`{kind}` ({kind.unit})" for kind in kinds if _has_code(kind)]
+    others = [f"- `{kind}` ({kind.unit}, `{kind.code}`): {kind.sentence}\n" for kind in kinds if not _has_code(kind)]
+    return f"- {', '.join(explained)}: see the code of that name\n{''.join(others)}"
+
+
+def _has_code(kind: FindingKind) -> bool:
+    return kind.code == kind.upper()
 
 
 def _render_flags() -> str:
@@ -48,4 +54,5 @@ def _render_flags() -> str:
 def _render_flag(flag: Flag) -> str:
     notes = [*(["page"] if flag.is_of_page else []), *([f"`{flag.warning.code}`"] if flag.warning else [])]
     added = f" ({', '.join(notes)})" if notes else ""
-    return f"- `{flag}`{added}: {flag.sentence}"
+    explained = flag.warning and flag.warning.code == flag.upper()
+    return f"- `{flag}`{added}" if explained else f"- `{flag}`{added}: {flag.sentence}"

@@ -122,8 +122,7 @@ class ModelSettings(BaseSettings):
     block_size: int | None = Field(default=None, description="tokens per KV cache block; null: vLLM's default")
     engine_cache: str | None = Field(
         default=None,
-        description="compiled kernels, per kind of GPU: a folder, or s3://bucket/prefix/, which workers share; null: "
-        "vLLM's own folders",
+        description="compiled code: a folder, or s3://bucket/prefix/, which workers share; null: vLLM's own folders",
     )
     engine_cache_key: SecretStr | None = Field(
         default=None,
@@ -157,22 +156,20 @@ class ModelSettings(BaseSettings):
     )
     detector_compile: bool = Field(
         default=False,
-        description="compile the layout detector: its first batches take minutes; pays off after thousands of pages",
+        description="compile the layout detector: pays off after thousands of pages",
     )
     tessdata_dir: Path | None = Field(
         default=None,
-        description="cpu engine: folder of Tesseract's language files, for scans in other scripts than Latin, Chinese "
-        "and Japanese; null: that of Debian's packages, such as tesseract-ocr-kor",
+        description="cpu engine: folder of Tesseract's language files; null: that of Debian's packages",
     )
     layer_text: bool = Field(
         default=False,
-        description="regions of text take the words of a complete text layer, and the model is not asked about them",
+        description="regions of text take the words of a complete text layer, without the model",
     )
     missed_questions: int = Field(
         default=MISSED_QUESTIONS,
         ge=0,
-        description="most questions per page about text that the first reading missed; the rest has the text of OCR "
-        "or the PDF",
+        description="most questions per page about text that the first reading missed",
     )
     load_format: str = Field(default="auto", description="dummy: random weights, for benchmarks without a model")
     stream_interval: int = Field(default=128, ge=1, description="tokens generated between two loop checks")
@@ -201,8 +198,8 @@ class ModelSettings(BaseSettings):
     )
     canary: Annotated[Literal["enforce"] | bool, BeforeValidator(_lower)] = Field(
         default=True,
-        description="read known images at start; true: a misread one is a problem of every document, and once "
-        "`twopass accept` has passed, it ends the worker; enforce: it always does",
+        description="read known images at start; true: a misread one is a problem of every document, and ends the "
+        "worker once `twopass accept` has passed; enforce: it always does",
     )
     canary_timeout_s: float = Field(
         default=300.0, gt=0, description="time limit for the canary, including a cold start"
