@@ -38,18 +38,17 @@ JOB: Mapping[str, str] = {
     "s3": "credentials for this job only, never logged or written; RunPod's `s3Config` next to `input` works, too",
     "pages": '`"1-5,8,11-"`; another selection gives another document id',
     "slice": "like `pages`, but only stores the checkpoints of these pages: same id, no manifest; needs an output",
-    "mode": "the resolution at which the model sees a page",
+    "mode": "the [resolution](reading.md#modes) at which the model sees a page",
     "dpi": "resolution of the rendered pages",
     "max_crops": f"most tiles in mode `gundam`, which shows the page and tiles of it; null: {describe_default_crops()}",
     "pass2": "elements that are read again from crops: those that need it, all, or none; regions of a layout "
     "detector are read in any case",
     "figure_descriptions": "figures that pass 2 describes in words, besides their data: all, only charts, or none",
-    "task": "`document`, or one prompt per page",
+    "task": "`document`, or [one prompt per page](reading.md#pass-2)",
     "prompt": "what `locate` searches for, or the prompt of `custom`, with `<image>` exactly once",
-    "formats": "artefacts to write",
-    "markdown": "options of `document.md`: `front_matter`, `images` (`folder`, `data`), `maths`, `tables` (`auto`, "
-    "`html`, `gfm`), `page_marks`, `furniture`, `merge_tables`",
-    "chunks": "chunk sizes in `chunks.jsonl`: `max_tokens`, `min_tokens`",
+    "formats": "[artefacts](formats.md) to write",
+    "markdown": "[options](formats.md) of `document.md`",
+    "chunks": "[sizes](formats.md) of chunks in `chunks.jsonl`",
     "furniture": "headers, footers and page numbers in [text formats](formats.md): `auto`, `keep` or `omit`; default: "
     "as the existing document has them, else `auto`",
     "hidden_text": "text that nobody can see on the page in [other formats](formats.md) than DocJSON: `omit`, `mark` "
@@ -156,18 +155,18 @@ Unknown fields are rejected; an error names its field. A job has at most 5,000 v
 At most {RESULT_BYTES // 1000} KB, and up to {INLINE_BYTES // 1_000_000} MB of inline artefacts. A failed job has
 `error`, a string that begins with its code, and this result as `detail`.
 
-{_render_fields(Result, RESULT)}
+{_render_meanings(Result, RESULT)}
 ### A document
 
-{_render_fields(DocumentResult, DOCUMENT)}
+{_render_meanings(DocumentResult, DOCUMENT)}
 ### A problem
 
-{_render_fields(Problem, PROBLEM)}
+{_render_meanings(Problem, PROBLEM)}
 ## Progress
 
 While a job runs, this is the `output` of `GET /status/{{id}}` and the content of `progress.json`.
 
-{_render_progress()}
+{_render_meanings(Progress, PROGRESS)}
 ## The output
 
 ```
@@ -198,9 +197,9 @@ def _render_fields(model: type[BaseModel], meanings: Mapping[str, str], hidden: 
     return "\n".join(["| field | default | meaning |", "|---|---|---|", *lines, ""])
 
 
-def _render_progress() -> str:
-    rows = [f"| `{field.name}` | {PROGRESS[field.name]} |" for field in dataclasses.fields(Progress)]
-    return "\n".join(["| field | meaning |", "|---|---|", *rows, ""])
+def _render_meanings(kind: type[BaseModel] | type[Progress], meanings: Mapping[str, str]) -> str:
+    names = kind.model_fields if issubclass(kind, BaseModel) else [field.name for field in dataclasses.fields(kind)]
+    return "\n".join(["| field | meaning |", "|---|---|", *(f"| `{name}` | {meanings[name]} |" for name in names), ""])
 
 
 def _format_default(field: Any) -> str:
