@@ -132,6 +132,25 @@ def make_epub(encrypted: bool = False, more: Mapping[str, str] = MappingProxyTyp
     return pack({name: part for name, part in parts.items() if name != lacks})
 
 
+def make_book(*bodies: str) -> bytes:
+    """A book with a chapter of each body, named in its contents."""
+    names = [f"{number}.xhtml" for number in range(1, len(bodies) + 1)]
+    items = "".join(f'<item id="{name}" href="{name}" media-type="application/xhtml+xml"/>' for name in names)
+    items += '<item id="toc" href="toc.ncx" media-type="application/x-dtbncx+xml"/>'
+    spine = "".join(f'<itemref idref="{name}"/>' for name in names)
+    points = "".join(
+        f'<navPoint><navLabel><text>chapter {name[0]}</text></navLabel><content src="{name}"/></navPoint>'
+        for name in names
+    )
+    opf = f"<metadata/><manifest>{items}</manifest><spine toc='toc'>{spine}</spine></package>"
+    parts = {
+        "book.opf": f'<package xmlns="http://www.idpf.org/2007/opf" version="2.0">{opf}',
+        "toc.ncx": f'<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navMap>{points}</navMap></ncx>',
+    }
+    page = "<html xmlns='http://www.w3.org/1999/xhtml'><body>{}</body></html>"
+    return make_epub(more=parts | {name: page.format(body) for name, body in zip(names, bodies, strict=True)})
+
+
 def list_encrypted(part: str) -> str:
     """META-INF/encryption.xml of a book of which one part is encrypted."""
     reference = f'<CipherData><CipherReference URI="{part}"/></CipherData>'

@@ -9,6 +9,7 @@ import posixpath
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,8 +27,11 @@ MAX_DEPTH = 500  # of elements in elements: a table in a table in a text box has
 MAX_OPEN_TAGS = 10_000  # of a web page, in which many are never closed
 _CHUNK_BYTES = 1 << 20
 _XML = (".xml", ".rels", ".opf", ".ncx")
-_VOID = b"area base br col embed hr img input link meta param source track wbr".replace(b" ", b"|")
-_NESTING_TAG = re.compile(rb"<(?!(?:" + _VOID + rb")\b)(/?)[a-z]", re.IGNORECASE)  # no comment, no void element
+_VOID = frozenset(b"area base br col embed hr img input link meta param source track wbr".split())
+_COMMENT = rb"<!--(?:-?>|.*?(?:--!?>|\Z))"
+_TAG = re.compile(  # or a comment; a tag in an attribute is none
+    _COMMENT + rb"""|<(/?)([a-z][a-z0-9:-]*+)(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""", re.IGNORECASE | re.DOTALL
+)
 _CLOSED_TAG = re.compile(rb"<[^<>]*/>")  # of XHTML
 _ODF_MANIFEST = "META-INF/manifest.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -85,12 +89,19 @@ def _find(package: zipfile.ZipFile, part: str, tag: str, attribute: str) -> list
 
 def check_depth(data: bytes) -> None:
     """Raise SourceError for a web page whose elements lie too deep in each other, as far as its tags tell."""
-    opened, deepest = 0, 0
-    for tag in _NESTING_TAG.finditer(data):
-        opened += -1 if tag[1] else 1
-        deepest = max(deepest, opened)
-    if deepest > MAX_OPEN_TAGS:
-        raise _too_deep(MAX_OPEN_TAGS)
+    opened, depth = Counter[bytes](), 0
+    for tag in _TAG.finditer(data):
+        name = tag[2] and tag[2].lower()
+        if not name or name in _VOID:
+            continue
+        if not tag[1]:
+            opened[name] += 1
+            depth += 1
+        elif opened[name]:  # else it closes nothing
+            opened[name] -= 1
+            depth -= 1
+        if depth > MAX_OPEN_TAGS:
+            raise _too_deep(MAX_OPEN_TAGS)
 
 
 def _check_part(package: zipfile.ZipFile, name: str) -> set[str]:
