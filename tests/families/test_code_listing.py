@@ -108,6 +108,13 @@ def test_typewritten_prose_is_not_code() -> None:
     assert elements[0].text == " ".join(LETTER)
 
 
+def test_a_page_of_listings_is_not_typewritten() -> None:
+    """Where prose is less than half of what is in such fonts, a line without signs of a program is code, too."""
+    elements = parse(region(LETTER, 100), region(LISTING, 200), region(("read the file",), 350), region(LISTING, 400))
+
+    assert [e.kind for e in elements] == [Kind.TEXT, Kind.CODE, Kind.CODE, Kind.CODE]
+
+
 def test_the_font_of_an_invisible_layer_makes_no_code() -> None:
     """Programs that recognise scans write their invisible text in any font."""
     assert [e.kind for e in parse(region(LISTING[:4], 100), via="hidden_layer")] == [Kind.TEXT]

@@ -152,6 +152,7 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "a comment of code": (block("text", "# compute the tolls"), {"kind": Kind.TEXT, "text": "# compute the tolls"}),
     "a line of fenced code": (block("code", "```x = 1```"), {"text": "```x = 1```"}),
     "text in place of a label": (block("The tolls rose", ""), {"kind": Kind.TEXT, "text": "The tolls rose"}),
+    "a first line in place of a label": (block("The tolls", "rose again."), {"text": "The tolls\n\nrose again."}),
     "a label that is not closed": (
         "<|ref|>text<|det|>[[1, 2, 900, 900]]<|/det|>\na",
         {"native_label": "text", "text": "a"},
