@@ -85,7 +85,7 @@ DOCUMENT: Mapping[str, str] = {
     "id": "`{file stem}-{12 hex digits}`, a hash of the source's bytes and the reading options; also the folder's name",
     "source": "without query and user info",
     "status": "as above",
-    "pages": "counts by state: `read`, `repaired`, `text_layer`, `blank`, `failed`, `unread`",
+    "pages": "counts by [state](docjson.md)",
     "failed": "pages that failed, as ranges: `3,7-9`",
     "left": "unread pages: with an output, the same job, sent again, reads only them",
     "audit": "sums over the pages of [their audits](docjson.md#the-audit), and `findings` by kind with their pages",
