@@ -190,6 +190,8 @@ def draw_all(seed: int = 0) -> Iterator[Scan]:
             yield draw_headed_columns(language)
         for aspect in (8, 20) if is_english else (16,):
             yield draw_strip(language, aspect)
+        if language.code == "de":
+            yield draw_ragged_columns(language)
         yield draw_thin(language)
         for degree in (1, 2, 3) if is_english else (2,):
             yield draw_noisy(language, degree)
@@ -257,7 +259,17 @@ def draw_columns(language: Language, count: int) -> Scan:
     return sheet.finish(f"columns {count}")
 
 
-def _fill(sheet: Sheet, box: Sequence[float], size: float, seed: int) -> None:
+def draw_ragged_columns(language: Language, count: int = 5) -> Scan:
+    """Columns with narrow gutters and lines of any length, since words are long and none is hyphenated."""
+    sheet, size = Sheet(language), 8.0 * language.setting.scale
+    for number, (x0, x1) in enumerate(
+        _place_columns(language, count, MARGIN, WIDTH - MARGIN, 0.8 * language.setting.gutter * size)
+    ):
+        _fill(sheet, (x0, TOP, x1, HEIGHT - TOP), size, seed=number, style="text-align:left")
+    return sheet.finish(f"ragged columns {count}")
+
+
+def _fill(sheet: Sheet, box: Sequence[float], size: float, seed: int, style: str = "") -> None:
     """Fill the box with as many sentences as fit surely."""
     language = sheet.language
     width = 1.0 if language.code in ("ko", "zh") else 0.55
@@ -269,7 +281,7 @@ def _fill(sheet: Sheet, box: Sequence[float], size: float, seed: int) -> None:
         / (LINE * size * (1.3 if language.code == "th" else 1))
     )
     mean = sum(map(len, language.sentences)) / len(language.sentences)
-    sheet.write(box, _compose(language, max(int(letters / mean), 1), seed), size)
+    sheet.write(box, _compose(language, max(int(letters / mean), 1), seed), size, style)
 
 
 def draw_headed_columns(language: Language) -> Scan:

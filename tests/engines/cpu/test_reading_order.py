@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.engines.cpu.drawn_pages import measure_order, read, read_lines
 from twopass.document import Rect
 from twopass.engines.cpu import reading_order
-from twopass.engines.cpu.content import Region, StyledWord
+from twopass.engines.cpu.content import Grid, Region, StyledWord
 
 PROSE = (
     "The level in the borehole is measured before",
@@ -399,6 +399,56 @@ def test_names_and_values_beside_a_gutter_stay_rows() -> None:
     region = Region("text", Rect(0, 0, 320, 40), tuple(words))
 
     assert reading_order.split_at_gutters([region], [Rect(147, 0, 160, 34)]) == [region]
+
+
+RAGGED = (
+    "Die Beleuchtung der",
+    "Haltestellen wird im",
+    "Herbst durch",
+    "Leuchten ersetzt, die",
+    "weniger brauchen; der",
+    "Ausschuss hat es",
+    "genehmigt und den",
+    "Betrieben mitgeteilt,",
+    "wann sie enden.",
+)
+NAMES = ("Anna Maria Steinberger", "Otto Kranz", "Wilhelmine von Arnsberg", "Karl Theodor Hufnagel", "Eva Lindt") * 2
+
+
+def place_ragged(*columns: tuple[str, ...]) -> list[StyledWord]:
+    """Words of columns with ragged edges and a narrow gutter, whose letters are all 5 points wide."""
+    words = []
+    for row, texts in enumerate(zip(*columns, strict=True)):
+        for col, text in enumerate(texts):
+            x = 125.0 * col
+            for word in text.split():
+                box = Rect(x, 12.0 * row, x + 5 * len(word), 12.0 * row + 10)
+                words.append(StyledWord(box, word, len(columns) * row + col))
+                x += 5 * len(word) + 5
+    return words
+
+
+@pytest.mark.parametrize("grid", [None, Grid(tuple(12.0 * row for row in range(1, 9)), ())])
+def test_ragged_columns_of_long_words_are_read_in_turn(grid: Grid | None) -> None:
+    """Lines that end where the next word has no room are running text, though few fill their column.
+
+    The layout model takes some for a table, which has no rules then.
+    """
+    region = Region("table" if grid else "text", Rect(0, 0, 230, 106), tuple(place_ragged(RAGGED, RAGGED)), grid)
+    parts = reading_order.split_at_gutters([region], [Rect(106, 0, 124, 106)])
+
+    assert [" ".join(word.text for word in part.words) for part in parts] == [" ".join(RAGGED)] * 2
+    assert [part.label for part in parts] == ["text"] * 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "rules"), [((NAMES, NAMES[::-1]), ()), ((RAGGED, RAGGED), (Rect(0, 50, 230, 50),))]
+)
+def test_tables_are_not_cut_at_gutters(columns: Any, rules: tuple[Rect, ...]) -> None:
+    """Names beside each other wrap nowhere, and rules are those of a table, whatever is in its cells."""
+    table = Region("table", Rect(0, 0, 230, 120), tuple(place_ragged(*columns)), Grid((), (), rules))
+
+    assert reading_order.split_at_gutters([table], [Rect(116, 0, 124, 118)]) == [table]
 
 
 def test_a_title_over_columns_comes_first() -> None:

@@ -518,6 +518,11 @@ def _were_drawn_in_turn(parts: Sequence[Sequence[_Fragment]]) -> bool:
 # ---- columns of scans ----
 
 FILLED, MIN_FILLED = 0.85, 0.6  # of a column's width that a line of running text fills, and of its lines that do
+# Of a column's lines, those that end where the next word has no room, and those that begin with a small letter. Running
+# text has 0.95 and 0.33 or more, ragged or not, with paragraphs 0.74 and 0.41; cells of several lines have 0.6 at most.
+MIN_WRAPPED, MIN_CONTINUED = 0.7, 0.3
+MIN_WRAPPED_LINES = 8  # of such a column: fewer may be two cells
+BLANK = 0.35  # of a line's height, between two words
 
 
 def split_at_gutters(regions: Sequence[Region], gutters: Sequence[Rect]) -> list[Region]:
@@ -525,20 +530,38 @@ def split_at_gutters(regions: Sequence[Region], gutters: Sequence[Rect]) -> list
 
     `gutters` are seen in the pixels. Names and values beside each other stay together.
     """
-    return [part for region in regions for part in _split_at_gutters(region, gutters)]
+    return [part for region in regions for part in _split_at_gutters(_release_columns(region, gutters), gutters)]
 
 
 def _split_at_gutters(region: Region, gutters: Sequence[Rect]) -> list[Region]:
     if region.label in ("table", "picture", "formula") or not region.words:
         return [region]
-    own = [gutter for gutter in gutters if region.box.x0 < gutter.centre[0] < region.box.x1]
-    for gutter in sorted(own, key=lambda gutter: -gutter.overlap_y(region.box)):
-        y0, y1 = max(gutter.y0, region.box.y0), min(gutter.y1, region.box.y1)
-        parts = _split_around(_make_fragments(region.words), gutter._replace(y0=y0, y1=y1))
+    own = _find_own(region, gutters)
+    for gutter in own:
+        parts = _split_around(_make_fragments(region.words), gutter)
         if parts:  # what is above and below is smaller, and may have the same gutter
             pieces = (_make_region(region.label, part) for part in parts if part)
-            return [piece for part in pieces for piece in _split_at_gutters(part, own)]
+            return [piece for part in pieces for piece in _split_at_gutters(part, gutters)]
     return [region]
+
+
+def _find_own(region: Region, gutters: Sequence[Rect]) -> list[Rect]:
+    """The gutters within a region, the longest first."""
+    own = (gutter for gutter in gutters if region.box.x0 < gutter.centre[0] < region.box.x1)
+    ordered = sorted(own, key=lambda gutter: -gutter.overlap_y(region.box))
+    return [g._replace(y0=max(g.y0, region.box.y0), y1=min(g.y1, region.box.y1)) for g in ordered]
+
+
+def _release_columns(region: Region, gutters: Sequence[Rect]) -> Region:
+    """The region, as text if it is a table without rules and shades in which every gutter separates running text."""
+    if region.grid is None or region.grid.rules or region.grid.shades:
+        return region
+    fragments = _make_fragments(region.words)
+    own = [gutter for gutter in _find_own(region, gutters) if gutter.height > 0]
+    are_columns = any(_separates_text(fragments, gutter) for gutter in own) and all(
+        _separates_text(fragments, gutter, MIN_COLUMN_LINES) for gutter in own
+    )
+    return Region("text", region.box, region.words) if are_columns else region
 
 
 def _split_around(fragments: Sequence[_Fragment], gutter: Rect) -> list[list[_Fragment]]:
@@ -551,9 +574,46 @@ def _split_around(fragments: Sequence[_Fragment], gutter: Rect) -> list[list[_Fr
     below = [fragment for fragment in fragments if fragment.box.centre[1] >= bottom]
     between = [fragment for fragment in fragments if top < fragment.box.centre[1] < bottom]
     sides = [[f for f in between if f.box.centre[0] < x], [f for f in between if f.box.centre[0] >= x]]
-    if not all(sides) or not (_are_columns(sides) or all(map(_fills_column, sides))):
+    if not all(sides):
+        return []
+    if not (_are_columns(sides) or all(map(_fills_column, sides)) or _separates_text(fragments, gutter)):
         return []
     return [above, *sides, below]
+
+
+def _separates_text(fragments: Sequence[_Fragment], gutter: Rect, min_lines: int = MIN_WRAPPED_LINES) -> bool:
+    """Whether the columns next to a gutter on both of its sides are running text, whatever is beyond them."""
+    beside = [fragment for fragment in fragments if gutter.y0 <= fragment.box.centre[1] <= gutter.y1]
+    left, right = ([f for f in beside if (f.box.centre[0] >= gutter.centre[0]) == side] for side in (False, True))
+    left = [f for f in left if not any(_are_level(f, o) and o.box.x0 >= f.box.x1 for o in left)]
+    right = [f for f in right if not any(_are_level(f, o) and o.box.x1 <= f.box.x0 for o in right)]
+    return all(_is_wrapped(_take_column(side), min_lines) for side in (left, right))
+
+
+def _take_column(lines: Sequence[_Fragment]) -> list[_Fragment]:
+    """The lines, without those beside what has no text, such as a picture, which are of another column."""
+    left, right = (statistics.median(line.box[side] for line in lines) for side in (0, 2)) if lines else (0.0, 0.0)
+    return [line for line in lines if line.box.x0 < right and line.box.x1 > left]
+
+
+def _is_wrapped(column: Sequence[_Fragment], min_lines: int) -> bool:
+    """Whether lines below each other end where the next word has no room, and go on with small letters."""
+    if len(column) < min_lines:
+        return False
+    lines = sorted(column, key=lambda fragment: fragment.box.centre[1])
+    right = max(line.box.x1 for line in lines)
+    pairs = list(pairwise(lines))
+    wrapped = sum(
+        line.text.endswith("-") or line.box.x1 + BLANK * line.box.height + following.words[0].box.width > right
+        for line, following in pairs
+    )
+    continued = sum(following.text[:1].islower() for _, following in pairs)
+    letters = statistics.median(len(line.text) for line in lines)
+    return (
+        letters >= MIN_COLUMN_LETTERS
+        and wrapped >= MIN_WRAPPED * len(pairs)
+        and continued >= MIN_CONTINUED * len(pairs)
+    )
 
 
 def _fills_column(part: Sequence[_Fragment]) -> bool:
