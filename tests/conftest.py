@@ -21,8 +21,9 @@ KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
 
 
 def pytest_configure() -> None:
-    """Hypothesis must not fail a test because the machine is busy."""
-    settings.register_profile("no_deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    """Hypothesis must not fail a test because the machine is busy, and tries other examples in each run."""
+    health = [HealthCheck.too_slow]
+    settings.register_profile("no_deadline", deadline=None, max_examples=50, suppress_health_check=health)
     settings.load_profile("no_deadline")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pymupdf
+import pytest
 
 from tests.fakes import s3
 from twopass.fleet.discovery import (
@@ -141,14 +142,17 @@ async def test_a_local_file_is_hashed_again_only_if_it_has_changed(tmp_path: Pat
     assert uncounted.sha256 == counted.sha256 != changed.sha256
 
 
-async def test_a_listing_says_the_version_of_every_document(bucket: Any, endpoint: str) -> None:
+async def test_a_listing_says_the_version_of_every_document(
+    bucket: Any, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The listing is paged: more documents than fit into one answer are found, each once, with its etag."""
-    for number in range(1005):
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "10")
+    for number in range(25):
         bucket.put_object(Bucket="bucket", Key=f"in/{number:04d}.pdf", Body=b"%d" % number)
     bucket.put_object(Bucket="bucket", Key="in/notes.txt", Body=b"")
 
     documents, skipped = await find_documents(["s3://bucket/in/", "s3://bucket/in/0007.pdf"], s3.settings(endpoint), ())
 
-    assert [document.location for document in documents] == [f"s3://bucket/in/{n:04d}.pdf" for n in range(1005)]
+    assert [document.location for document in documents] == [f"s3://bucket/in/{n:04d}.pdf" for n in range(25)]
     assert [file.name for file in skipped] == ["s3://bucket/in/notes.txt"]
     assert documents[7].version == f'"{hashlib.md5(b"7", usedforsecurity=False).hexdigest()}"'

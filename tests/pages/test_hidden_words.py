@@ -19,7 +19,7 @@ from twopass.steps import render
 from twopass.steps.render import DrawRequest, DrawResult
 
 Render = Callable[..., DrawResult]
-SHAPES = [("helv", A4), ("tiro", LABEL), ("cour", A4)]
+SHAPES = [("helv", A4), ("cour", LABEL)]
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_the_same_page_gives_the_same_bytes(text_pdf: Path) -> None:
     assert read_page(pointer, pixels, None) == read_page(pointer, pixels, None)
 
 
-@pytest.mark.parametrize(("rotation", "turn"), [(90, 270), (0, 180), (270, 90), (90, 0)])
+@pytest.mark.parametrize(("rotation", "turn"), [(90, 270), (0, 180), (90, 0)])
 def test_rotation_and_turn_are_both_applied(tmp_path: Path, rotation: int, turn: int) -> None:
     """The page is read upright according to its /Rotate and the pointer's turn, every time that it is read."""
     document = pymupdf.open()
