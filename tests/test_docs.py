@@ -40,10 +40,6 @@ RUN_BY = {
     " --logits-processors twopass.engines.vllm.plugin.ngram_v2:NoRepeatNGram": "tests/vllm/test_openai.py",
     "ENGINE=openai OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODES=true OPENAI_PRIORITY=true"
     " .venv/bin/twopass read samples --output output": "tests/processes/test_read.py",
-    "ALLOWED_DIR=$PWD/samples .venv/bin/python handler.py --rp_serve_api"
-    " --rp_api_port 8000": "tests/processes/test_handler.py",
-    "curl -s http://localhost:8000/runsync -H 'Content-Type: application/json'"
-    """ -d '{"input": {"source": "samples/sample.pdf"}}'""": "tests/processes/test_handler.py",
     ".venv/bin/twopass submit @papers.txt --endpoint ENDPOINT_ID --output s3://bucket/out/"
     """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/processes/test_submit.py",
     ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/processes/test_submit.py",
@@ -298,7 +294,7 @@ def test_targets_scripts_and_extras_named_in_the_pages_exist() -> None:
 def test_the_jobs_in_the_pages_are_valid() -> None:
     """The README's sample job for RunPod and the job that curl sends to the local API are accepted."""
     sample = json.loads(next(block for block in find_blocks("json", "README.md") if '"input"' in block))
-    lines = find_shell_lines("docs/service.md")
+    lines = find_shell_lines("docs/quickstart.md")
     sent = json.loads(next(line for line in lines if line.startswith("curl")).split("-d ")[1].strip("'"))
 
     assert Job.parse(sample, Settings(), EntryPoint.SERVERLESS).page_range

@@ -26,16 +26,16 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Check bucket, key and spelling.",
     ),
     Code.SOURCE_DENIED: (
-        "Access is denied, or the worker does not connect to such an address.",
-        "Check keys (s3:GetObject), or sign a new URL. Private addresses need `ALLOW_PRIVATE_SOURCES`.",
+        "Access is denied, or the address is not allowed.",
+        "Check keys (s3:GetObject), sign a new URL, or set `ALLOW_PRIVATE_SOURCES`.",
     ),
     Code.SOURCE_TOO_LARGE: (
-        "The source has more bytes, pages or pixels than the worker accepts.",
+        "The source has too many bytes, pages or pixels.",
         "Raise `MAX_SOURCE_BYTES`, `MAX_PAGES` or `MAX_IMAGE_PIXELS`, or split the file.",
     ),
     Code.SOURCE_UNSUPPORTED: (
         "The file's type or the address's scheme is not read, or LibreOffice is missing.",
-        "Convert the file, or install what the message names. Addresses are s3://, https:// or data:.",
+        "Convert the file, install what the message names, or use s3://, https:// or data:.",
     ),
     Code.DAMAGED: (
         "The file or the named page is damaged beyond repair.",
@@ -47,7 +47,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.PAGE_RANGE: (
         "`pages` or `slice` names pages that the document lacks.",
-        "Correct the range. As a warning: the pages that exist were read.",
+        "Correct the range. After a warning, the pages that exist were read.",
     ),
     Code.OUTPUT_MISSING: (
         "There is no output, or too much was requested inline.",
@@ -75,7 +75,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.WEIGHTS_MISSING: (
         "The weights of the model or the layout detector are missing or incomplete.",
-        "The message lists the searched folders: set `MODEL_DIR` or `DETECTOR_DIR`, or `ALLOW_DOWNLOAD`.",
+        "Set `MODEL_DIR`, `DETECTOR_DIR` or `ALLOW_DOWNLOAD`.",
     ),
     Code.CANARY: (
         "At its start, the engine misread a known image or repeated a line.",
@@ -98,7 +98,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Run the same command again. If busy, lower `--in-flight`.",
     ),
     Code.ENDPOINT_ANSWER: (
-        "The endpoint's answer about a job cannot be parsed; other jobs go on.",
+        "The endpoint's answer about a job cannot be parsed.",
         "Check that its workers run twopass. The same command asks again.",
     ),
     Code.DUPLICATE: (
@@ -126,8 +126,8 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Send `SERVE_API_KEY` as [`X-API-Key`](serve.md#the-key).",
     ),
     Code.NOT_FOUND: (
-        "There is no such job, artefact or address, or the job is not finished.",
-        "Check the id; old jobs are deleted. Artefacts must be in `formats`.",
+        "There is no such job, artefact or address, or it is not finished.",
+        "Check the id and `formats`; old jobs are deleted.",
     ),
     Code.REQUEST_TIMEOUT: (
         "A request arrives too slowly ([limits](serve.md#what-one-client-may-take)).",
@@ -192,11 +192,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "See the worker's log. With `task: custom`, check the prompt; otherwise report it.",
     ),
     Code.UNREADABLE_SCRIPT: (
-        "The engine cannot read the scan's script, or left out some lines; nothing is guessed.",
+        "The engine cannot read the scan's script, or left out some lines.",
         "Install Tesseract's language file (`tesseract-ocr-kor`), set `TESSDATA_DIR`, or use a model.",
     ),
     Code.DENSE_PAGE: (
-        "The page is too dense for the layout model and was split along white space.",
+        "The page is too dense for the layout model.",
         "All words are there; check the order of columns.",
     ),
     Code.PARTS_OMITTED: (
@@ -208,7 +208,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "If it shows text, raise `dpi`.",
     ),
     Code.UNREADABLE_TEXT: (
-        "The text layer makes no sense or does not match the picture; the markdown marks it.",
+        "The text layer makes no sense or does not match the picture.",
         "Read the page with an engine that reads pictures.",
     ),
     Code.REGIONS_UNREAD: (
@@ -228,11 +228,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Check the page, and the model or server.",
     ),
     Code.CONTENT_LOST: (
-        "A part of the page is damaged in the file and cannot be drawn.",
+        "A part of the page is damaged and cannot be drawn.",
         "If another program shows more, save the file with it.",
     ),
     Code.IMAGE_LOST: (
-        "An image is damaged in the file; what can be drawn was read.",
+        "An image is damaged; what can be drawn was read.",
         "If another program shows more, save the file with it.",
     ),
     Code.MISSED_TEXT: (
@@ -241,18 +241,18 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.UNREAD_INK: (
         "Lines that look like text were not read: elements without text, with an image.",
-        "Look at the images. Use an engine that knows the script, or raise `dpi`.",
+        "Look at the images. Use another engine, or raise `dpi`.",
     ),
     Code.CONTENT_ALTERED: (
         "A damaged part of the page was repaired while it was drawn.",
         "Compare the page with the file.",
     ),
     Code.HIDDEN_TEXT: (
-        "The PDF has text that [nobody can see](docjson.md); only DocJSON and the review page have it.",
-        "Read it there, or set `hidden_text` to `mark` or `keep`.",
+        "The PDF has text that [nobody can see](docjson.md).",
+        "Read it in DocJSON or the review page, or set `hidden_text`.",
     ),
     Code.HIDDEN_PARTS: (
-        "Hidden parts, comments, notes or deleted text of an office file were not read; unknown if encrypted.",
+        "Hidden parts, comments or notes of an office file were not read; unknown if encrypted.",
         "Show them in the file, or print them to a PDF.",
     ),
     Code.TEXT_NOT_DRAWN: (
@@ -260,7 +260,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Open the file in another program, and compare.",
     ),
     Code.FONT_WRONG: (
-        "A font names other characters than it draws; the page was read from its pixels.",
+        "A font names other characters than it draws; its pixels were read.",
         "Compare numbers and names with the page.",
     ),
     Code.REDACTION_PENDING: (
@@ -268,7 +268,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Apply the redactions in the file.",
     ),
     Code.UNKNOWN_CHARACTERS: (
-        "A font does not name some characters. Single signs were left out, words keep theirs.",
+        "A font does not name some characters. Single signs were left out.",
         "Compare the page, or use an engine that reads pictures.",
     ),
     Code.WORDS_LOST: (
