@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fakes import office_files
 from tests.fakes.office_files import MAKERS, PACKAGES
 from twopass.errors import Code, SourceError
 from twopass.pages import hidden_parts, office_package
 from twopass.pages.office_package import MAX_DEPTH, MAX_OPEN_TAGS, MAX_UNPACKED_BYTES
+
+MARKUP = (
+    "<p>",
+    "</p>",
+    "<div hidden>",
+    "</div>",
+    "<td>",
+    "<tr>",
+    "<style>p{display:none}",
+    "</style>",
+    "<!--",
+    "-->",
+    "a",
+)
 
 
 @pytest.mark.parametrize("kind", PACKAGES)
@@ -116,6 +133,64 @@ def test_what_is_on_no_page_is_named(tmp_path: Path, kind: str, part: str, text:
 def test_hidden_text_of_rtf_is_named(body: str, found: str | None) -> None:
     """RTF has no parts, but words for what is not shown."""
     assert hidden_parts.find_in_rtf(office_files.make_rtf(body)) == ({found} if found else set())
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<p hidden>no</p>",
+        "<div hidden='until-found'>no<div>no</div><br>no</div>",
+        "<p style='Display : none'>no</p>",
+        "<ul style='display:none'><li>no<li>no</ul>",
+        "<table><tr style='display:none'><td>no<tr></table>",
+        "<p style='visibility:hidden'>no</p>",
+        "<p style='font-size: 0px'>no</p>",
+        "<p style='opacity:0.0'>no</p>",
+        "<style>/* .x{} */ @media print {p {color: red} .no {display: block}} .no, b#no {display:none}</style>"
+        "<i class='a no'>no</i><b id=no>no</b>",
+        "<template><p>no</p></template>",
+        "<dialog>no</dialog>",
+        "<p>a</p><div><p style='display:none'>no</div>",
+    ],
+)
+def test_what_a_browser_hides_is_cut_from_web_pages(hidden: str) -> None:
+    """LibreOffice would print it, and it would be read as if somebody saw it."""
+    cut, found = hidden_parts.cut_from_html(office_files.make_html(f"{hidden}<p>Größe 2</p>"))
+
+    assert b"no<" not in cut
+    assert "<p>Größe 2</p></body></html>" in cut.decode()
+    assert found == {"hidden text"}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "<p style='display:block;font-size:0.5em;opacity:0.9'>hidden</p>",
+        "<div style='visibility:hidden'><p style='visibility:visible'>yes</p></div>",
+        "<ul style='font-size:0'><li style='font-size:12px'>yes</ul>",
+        "<style>@media print {.a {display:none}} .b .c {display:none} p.d {display:none} .e {display:none}</style>"
+        "<p class='a c'>yes</p><b class=d>yes</b><p class=e style='display:inline'>yes</p>",
+        "<dialog open>yes</dialog><p hidden></p><p style='display:none'> <img src=a></p>",
+    ],
+)
+def test_what_a_browser_shows_stays_in_web_pages(shown: str) -> None:
+    """Whatever else is hidden there, and if it cannot be known; what has no text hides none."""
+    page = office_files.make_html(shown)
+
+    cut, found = hidden_parts.cut_from_html(page)
+
+    assert re.sub(rb"<[^>]*>", b"", cut).split() == re.sub(rb"<[^>]*>", b"", page).split()
+    assert not found
+
+
+@given(st.text("<>/='\"!- \nabpé&;{}") | st.lists(st.sampled_from(MARKUP)).map("".join))
+def test_any_web_page_can_be_cut(text: str) -> None:
+    """Nothing but elements is cut, and the rest stays as it was."""
+    page = f"<p hidden>a</p>{text}".encode()
+
+    cut, _ = hidden_parts.cut_from_html(page)
+
+    assert page.endswith(cut) or len(cut) < len(page)
 
 
 def test_a_protected_book_is_encrypted(tmp_path: Path) -> None:

@@ -111,6 +111,18 @@ async def test_a_hidden_sheet_is_a_warning(reader: SourceReader) -> None:
     assert problems[0].message.startswith("hidden sheets of the file")
 
 
+async def test_hidden_text_of_a_web_page_is_a_warning(reader: SourceReader) -> None:
+    """LibreOffice would print it among what one sees."""
+    page = office_files.make_html("<p style='display:none'>secret</p><p>Last.</p>")
+
+    async with reader.open(page, "file.html") as file:
+        hidden = file.hidden
+    words = await read_words(reader, page, "html")
+
+    assert hidden == ("hidden text",)
+    assert "secret" not in words and words[-1] == "Last."
+
+
 async def test_formulas_keep_the_values_that_were_stored(reader: SourceReader) -> None:
     """What a formula asks elsewhere is not asked again; a formula that has no value is computed."""
     assert await read_words(reader, office_files.make_formulas(), "xlsx") == ["4711", "41", "43"]

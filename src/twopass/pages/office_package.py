@@ -27,7 +27,7 @@ MAX_DEPTH = 500  # of elements in elements: a table in a table in a text box has
 MAX_OPEN_TAGS = 10_000  # of a web page, in which many are never closed
 _CHUNK_BYTES = 1 << 20
 _XML = (".xml", ".rels", ".opf", ".ncx")
-_VOID = frozenset(b"area base br col embed hr img input link meta param source track wbr".split())
+_VOID = frozenset(name.encode() for name in hidden_parts.VOID_ELEMENTS)
 _COMMENT = rb"<!--(?:-?>|.*?(?:--!?>|\Z))"
 _TAG = re.compile(  # or a comment; a tag in an attribute is none
     _COMMENT + rb"""|<(/?)([a-z][a-z0-9:-]*+)(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""", re.IGNORECASE | re.DOTALL

@@ -103,8 +103,9 @@ def _take_in(source: Path, named: Path, kind: FileType) -> Package:
     if kind == HTML:
         data = source.read_bytes()
         office_package.check_depth(data)
-        named.write_bytes(_mark_encoding(data))
-        return Package()
+        shown, hidden = hidden_parts.cut_from_html(data)
+        named.write_bytes(_mark_encoding(shown))
+        return Package(hidden=hidden)
     os.link(source, named)
     if kind == RTF:
         return Package(hidden=hidden_parts.find_in_rtf(source.read_bytes()))
