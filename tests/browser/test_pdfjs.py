@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Route
 
-from tests.pages.test_searchable_pdf import AT, SCRIPTS, scan, set_key, write
+from tests.pages.test_searchable_pdf import AT, MARKED, SCRIPTS, scan, set_key, write
 from twopass.document import Box, Rect, Word
 
 PACKAGE = Path(sys.prefix) / "marked" / "node_modules" / "pdfjs-dist" / "legacy" / "build"
@@ -66,6 +66,16 @@ async def test_words_of_each_script(browser: Browser, tmp_path: Path) -> None:
 
     expected = [text.replace("ﬁ", "fi") for text in SCRIPTS]  # pdf.js takes ligatures apart, for its search
     assert [text for text, _ in found] == expected
+    assert all(is_inside(rect, word.box) for (_, rect), word in zip(found, words, strict=True))
+
+
+async def test_marked_words_are_found_by_their_letters(browser: Browser, tmp_path: Path) -> None:
+    """Each is one text without its points, at its place."""
+    words = [Word(Box(0.2, 0.1 + 0.05 * n, 0.4, 0.13 + 0.05 * n), text) for n, text in enumerate(MARKED)]
+    with scan() as pdf, write(tmp_path, pdf, *words):
+        found = await read(browser, tmp_path)
+
+    assert [text for text, _ in found] == list(MARKED.values())
     assert all(is_inside(rect, word.box) for (_, rect), word in zip(found, words, strict=True))
 
 

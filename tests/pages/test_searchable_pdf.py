@@ -12,7 +12,7 @@ import pymupdf
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
-from twopass.document import Box, Word
+from twopass.document import Box, Rect, Word, enclose
 from twopass.pages import searchable_pdf
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.searchable_pdf import PageText, PlacedText, Removal
@@ -21,6 +21,8 @@ from twopass.pages.text_layer import TextLayer
 from twopass.pages.word_places import Text
 
 AT = Box(0.2, 0.1, 0.4, 0.13)
+# As it is read, and as it is found.
+MARKED = {"שָׁלוֹם": "שלום", "كِتَابٌ": "كتاب", "أَحْمَد": "أحمد", "re\u0301sume\u0301": "résumé"}
 SCRIPTS = ("Quelle", "naïve", "ﬁnden", "שלום", "العربية", "हिन्दी", "漢字かな", "한국어", "a😀b", "x²", "don’t")
 
 
@@ -128,6 +130,19 @@ def test_each_script_is_found_in_logical_order(tmp_path: Path) -> None:
     assert found == list(SCRIPTS)
 
 
+def test_letters_are_found_without_their_marks(tmp_path: Path) -> None:
+    """Points and vowel signs, which take words apart in MuPDF and which few people type; letters stay what they are."""
+    words = [Word(AT.move(0, 0.05 * n), text) for n, text in enumerate(MARKED)]
+
+    with scan() as pdf, write(tmp_path, pdf, *words) as result:
+        found = [word.text for word in displayed_words(result[0])]
+        areas = [[area for area in result[0].search_for(text)] for text in MARKED.values()]
+
+    assert found == list(MARKED.values())
+    places = [Box.of(*enclose(Rect(*area) for area in found), 400, 600) for found in areas]
+    assert all(is_at(Word(place, ""), word.box) for place, word in zip(places, words, strict=True))
+
+
 def test_words_of_a_line_are_copied_with_spaces(tmp_path: Path) -> None:
     """However narrow the gaps are, and however different the widths of letters."""
     texts, left = ("I", "am", "incomprehensible", "to", "all"), 0.1
@@ -192,6 +207,27 @@ def test_a_page_with_its_own_text_stays(tmp_path: Path) -> None:
 
     assert list(sound.words) == [] and not sound.removal
     assert [word.text for word in partly.words] == ["pictured"]
+
+
+def test_a_picture_gets_the_words_that_it_lacks(tmp_path: Path) -> None:
+    """Also if the page has one of them as text; a formula with own signs gets none, because its text is LaTeX."""
+    with pymupdf.open() as drawn:
+        page = drawn.new_page(width=400, height=600)
+        page.insert_text((80, 105), "Springs", fontsize=14)
+        picture = page.get_pixmap(dpi=100)
+    with pymupdf.open() as pdf:
+        page = pdf.new_page(width=400, height=600)
+        page.insert_image((0, 0, 400, 600), pixmap=picture)
+        page.draw_rect((60, 50, 380, 85), color=None, fill=(1, 1, 1))
+        page.insert_text((80, 75), "Reservoir", fontsize=14)
+        pdf.save(tmp_path / "source.pdf")
+    box = Box(0.15, 0.08, 0.6, 0.2)
+
+    placed = place(tmp_path / "source.pdf", Text((box,), "Reservoir Springs", is_picture=True), keeps_layer=True)
+    formula = place(tmp_path / "source.pdf", Text((box,), r"\frac{a}{b}", is_formula=True), keeps_layer=True)
+
+    assert [word.text for word in placed.words] == ["Springs"] and placed.words[0].box.contains((0.27, 0.165))
+    assert list(formula.words) == []
 
 
 def test_a_skewed_scan(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pymupdf
 import pytest
 
@@ -69,6 +71,36 @@ def test_every_word_of_a_long_text_is_placed() -> None:
 
     assert len(truth) == 900
     assert measure_share(placed, truth) >= 0.95
+
+
+def test_a_page_of_thousands_of_words_takes_little_memory() -> None:
+    """Page workers have a limit: tables of all letters with all others, or all words with all ink, take a gigabyte."""
+    page = pymupdf.open().new_page(width=A4[0], height=A4[1])
+    page.insert_textbox((40, 40, 555, 800), "The pump of the spring has a meter for water. " * 170, fontsize=7)
+    truth, ink = read_words(page), find_ink(page)
+    text = Text((enclose(word.box for word in truth),), " ".join(word.text for word in truth))
+
+    tracemalloc.start()
+    placed = word_places.place(text, ink)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert len(truth) == 1700 and measure_share(placed, truth) >= 0.95
+    assert peak < 100e6
+
+
+@pytest.mark.parametrize("count", [1, 2, 3000])
+def test_text_and_ink_of_different_lengths(count: int) -> None:
+    """No word is lost if nearly all of the ink belongs to none, or nearly all words have no ink."""
+    page = pymupdf.open().new_page(width=A4[0], height=A4[1])
+    shown = 1200 if count < 3000 else 2
+    page.insert_textbox((40, 40, 555, 800), " ".join(f"{number}" for number in range(1000, 1000 + shown)), fontsize=7)
+    words = [f"word{number}" for number in range(count)]
+
+    placed = word_places.place(Text((Box(0.05, 0.04, 0.95, 0.96),), " ".join(words)), find_ink(page))
+
+    letters = "".join(word.text for word in placed).replace("-", "")
+    assert letters == "".join(words)
 
 
 def test_a_word_on_two_lines_is_two_words() -> None:

@@ -37,6 +37,7 @@ _SKEWS = np.arange(-5.0, 5.01, 0.25)  # degrees that are tried
 _MIN_SKEW, _SHARPER = 0.4, 1.15  # degrees, and how much sharper rows are once turned: less changes no box
 _MAX_PARTS = 2000  # uncovered, the largest ones: more are a halftone, or a page of which nothing is known
 _GAP, _SHIFT, _RATIO = 1.2, 0.6, 4.0  # between neighbours of a line: gap and shift in heights, ratio of the heights
+_COMPARED = 256  # parts that are compared at once with those of their height: all with all would need gigabytes
 _TALLEST, _TYPICAL = 1.7, 60  # times this percentile of the heights of a line's parts, a part is of another line
 _LINE_HEIGHT = (5, 90)  # pixels
 _LOW_PARTS = 5  # a line of 4 pixels has at least so many
@@ -274,21 +275,32 @@ def _list_holes(ink: Array, bar: npt.NDArray[np.int32]) -> _Parts:
 
 def _join_parts(parts: _Parts) -> Iterator[list[int]]:
     """Join parts that stand beside each other to lines; yields the numbers of the parts of each line."""
-    left, height = parts[:, 0].astype(np.float32), parts[:, 3].astype(np.float32)
-    right, middle = left + parts[:, 2], parts[:, 1] + height / 2
-    taller = np.maximum(height[:, None], height[None, :])
-    lower = np.minimum(height[:, None], height[None, :])
-    gap = np.maximum(left[:, None], left[None, :]) - np.minimum(right[:, None], right[None, :])
-    is_near = gap <= _GAP * taller
-    is_near &= np.abs(middle[:, None] - middle[None, :]) <= _SHIFT * taller
-    is_near &= taller <= _RATIO * lower
     groups = list(range(len(parts)))
-    for one, other in np.argwhere(np.triu(is_near, 1)).tolist():
+    for one, other in _list_neighbours(parts):
         _unite(groups, one, other)
     lines: dict[int, list[int]] = {}
     for part in range(len(parts)):
         lines.setdefault(_find_root(groups, part), []).append(part)
     yield from lines.values()
+
+
+def _list_neighbours(parts: _Parts) -> Iterator[tuple[int, int]]:
+    """The pairs of parts that belong to one line. From top to bottom: a part is compared with those of its height."""
+    order = np.argsort(2 * parts[:, 1] + parts[:, 3], kind="stable")
+    parts = parts[order]
+    left, height = parts[:, 0].astype(np.float32), parts[:, 3].astype(np.float32)
+    right, middle = left + parts[:, 2], parts[:, 1] + height / 2
+    reach = _SHIFT * height.max(initial=0)
+    for start in range(0, len(parts), _COMPARED):
+        rows = slice(start, start + _COMPARED)
+        others = slice(start, int(np.searchsorted(middle, middle[rows][-1] + reach, "right")))
+        taller = np.maximum(height[rows, None], height[None, others])
+        lower = np.minimum(height[rows, None], height[None, others])
+        gap = np.maximum(left[rows, None], left[None, others]) - np.minimum(right[rows, None], right[None, others])
+        is_near = gap <= _GAP * taller
+        is_near &= np.abs(middle[rows, None] - middle[None, others]) <= _SHIFT * taller
+        is_near &= taller <= _RATIO * lower
+        yield from (order[start + np.argwhere(np.triu(is_near, 1))]).tolist()
 
 
 def _find_root(groups: list[int], part: int) -> int:

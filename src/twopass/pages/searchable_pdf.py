@@ -128,14 +128,19 @@ def place(page: PageText) -> PlacedText:
 def _place(text: word_places.Text, known: TextLayer, own: TextLayer, ink: PageInk, turn: Turn | None) -> Iterator[Word]:
     written = text.all_text
     shown = _list_inside(own, text.boxes)
-    if (shown and text.is_drawn) or _has_letters(written, shown):
+    if (shown and text.is_formula) or _has_letters(written, shown):
         return
     if _has_letters(written, found := _list_inside(known, text.boxes)):
         words = _level(found, turn) if turn else found
     else:
         boxes = tuple(map(turn.level, text.boxes)) if turn else text.boxes
         words = word_places.place(text._replace(boxes=boxes), ink)
-    yield from words
+    there = Counter(_fold(word.text) for word in shown if text.is_picture)
+    for word in words:
+        if there[_fold(word.text)] > 0:  # wherever in the picture: places on its ink are not exact
+            there[_fold(word.text)] -= 1
+        else:
+            yield word
 
 
 def _level(words: Sequence[Word], turn: Turn) -> list[Word]:
@@ -320,9 +325,14 @@ def _find_gap(before: Word, word: Word) -> Box | None:
 
 
 def _order_visually(text: str) -> str:
-    """Right-to-left text from left to right, as PDF has it: viewers put it into logical order again."""
+    """Right-to-left text from left to right, as PDF has it: viewers put it into logical order again.
+
+    Without points and vowel signs, with which MuPDF takes a word apart, and which nobody types who searches for it.
+    """
+    text = unicodedata.normalize("NFC", text)  # an accent of its own would take a word apart, too
     if not word_places.is_rtl(text):
         return text
+    text = "".join(letter for letter in text if unicodedata.category(letter) != "Mn")
     return _LEFT_TO_RIGHT.sub(lambda found: found[0][::-1], text)[::-1]
 
 

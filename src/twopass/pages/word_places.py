@@ -28,6 +28,7 @@ _MAX_LETTERS = 20_000  # of a text whose lines are searched for; more are a half
 _WORD_GAPS = (0.17, 0.35)  # over the median height of a text's lines: the widest between letters, and in Courier
 _GOOD = 0.3  # cost of each word, in sizes of the type: with more, other gaps are tried
 _MOST_TOGETHER = 4  # words in one piece of ink, or pieces of one word
+_BAND = 400  # pieces before and after the place where a unit is expected: a text of more is a page, or a halftone
 _UNEVEN, _BROKEN = 0.12, 0.3  # cost of each further word or piece, and of a word on two lines, in sizes of the type
 _NO_INK, _NO_WORD = 1.0, 0.6  # cost of a word without ink, and of ink without a word, beside their widths
 _LEAST_LETTERS = 5  # of a word that is divided without a hyphen of its own
@@ -42,13 +43,14 @@ _Numbers = npt.NDArray[np.float64]
 class Text(NamedTuple):
     """A text with its boxes; of a table, the texts of its cells with their places in the grid.
 
-    `is_drawn` means that the page shows it in another form: a formula, whose text is LaTeX, or words of a picture.
+    A formula's text is LaTeX, which the page shows in another form; a picture's is all that may be read in it.
     """
 
     boxes: tuple[Box, ...]
     text: str = ""
     cells: tuple[GridText, ...] = ()
-    is_drawn: bool = False
+    is_formula: bool = False
+    is_picture: bool = False
 
     @property
     def all_text(self) -> str:
@@ -199,34 +201,72 @@ def _share_line(one: Box, other: Box) -> bool:
 
 
 def _align(units: Sequence[_Unit], widths: _Numbers, pieces: Sequence[_Piece]) -> _Alignment:
-    """The matches of units and pieces, in order, whose widths agree best."""
+    """The matches of units and pieces, in order, whose widths agree best.
+
+    A unit is compared with the pieces about as far into the text as it is itself: all of them in a text of a column.
+    """
     size = sum(piece.box.width for piece in pieces) / float(widths.sum())
     steps = _list_steps(units, widths, pieces, size)
-    costs = np.full((len(units) + 1, len(pieces) + 1), np.inf)
-    choices = np.full(costs.shape, -1, np.int8)
     unused = np.concatenate(([0.0], np.cumsum([_NO_WORD + piece.box.width / size for piece in pieces])))
-    costs[0] = unused
-    for row in range(1, len(units) + 1):
-        best, chosen = costs[row], choices[row]
+    rows, choices = [unused], [_Choices(0, np.full(len(unused), -1, np.int8))]
+    for row, (left, right) in enumerate(_list_bands(widths, pieces), 1):
+        best, chosen = np.full(len(unused), np.inf), np.full(right - left, -1, np.int8)
         for number, step in enumerate(steps):
-            start = row - step.units
-            if start < 0:
+            start, first = row - step.units, max(left, step.pieces)
+            if start < 0 or first >= right:
                 continue
-            total = costs[start, : len(pieces) + 1 - step.pieces] + step.costs[start]
-            is_better = total < best[step.pieces :]
-            best[step.pieces :][is_better], chosen[step.pieces :][is_better] = total[is_better], number
-        skipped = np.minimum.accumulate(best - unused) + unused
-        chosen[skipped < best - 1e-9] = -1
-        np.minimum(best, skipped, out=best)
-    return _Alignment(float(costs[-1, -1]), _trace(choices, steps), widths, pieces)
+            total = rows[-step.units][first - step.pieces : right - step.pieces] + step.measure(
+                start, first - step.pieces, right - step.pieces
+            )
+            is_better = total < best[first:right]
+            best[first:right][is_better], chosen[first - left :][is_better] = total[is_better], number
+        skipped = np.minimum.accumulate(best[left:right] - unused[left:right]) + unused[left:right]
+        chosen[skipped < best[left:right] - 1e-9] = -1
+        np.minimum(best[left:right], skipped, out=best[left:right])
+        rows = [*rows[1 - _MOST_TOGETHER :], best]
+        choices.append(_Choices(left, chosen))
+    return _Alignment(float(rows[-1][-1]), _trace(choices, steps, len(pieces)), widths, pieces)
+
+
+def _list_bands(widths: _Numbers, pieces: Sequence[_Piece]) -> Iterator[tuple[int, int]]:
+    """For each unit how many pieces may lie before its end: the least, and the most and one more.
+
+    Each range has a number in common with the one before it: skipped ink and units without ink lead through all.
+    """
+    inked = np.cumsum([piece.box.width for piece in pieces])
+    middles = np.searchsorted(inked / inked[-1], np.cumsum(widths) / widths.sum()).tolist()
+    right = 1
+    for middle in [*middles[:-1], len(pieces)]:
+        left, right = min(max(middle - _BAND, 0), right - 1), min(middle + _BAND, len(pieces)) + 1
+        yield left, right
+
+
+class _Choices(NamedTuple):
+    """The steps that were chosen, for so many pieces before the end of a unit, from `start` on."""
+
+    start: int
+    steps: npt.NDArray[np.int8]
 
 
 class _Step(NamedTuple):
-    """So many units on so many pieces: the costs for each first unit and each first piece."""
+    """So many units on so many pieces: how wide each are, and what it costs if a line ends in them."""
 
     units: int
     pieces: int
-    costs: _Numbers
+    needed: _Numbers
+    spans: _Numbers
+    breaks: _Numbers
+    cost_of_break: _Numbers
+
+    def measure(self, unit: int, first: int, last: int) -> _Numbers:
+        """The costs for this first unit and each of these first pieces."""
+        if not self.pieces:
+            return np.full(last - first, _NO_INK + self.needed[unit])
+        costs: _Numbers = np.abs(self.needed[unit] - self.spans[first:last]) + _UNEVEN * (self.units + self.pieces - 2)
+        breaks = self.breaks[first:last]
+        costs[breaks == 1] += self.cost_of_break[unit]
+        costs[breaks > 1] = np.inf
+        return costs
 
 
 def _list_steps(units: Sequence[_Unit], widths: _Numbers, pieces: Sequence[_Piece], size: float) -> list[_Step]:
@@ -234,15 +274,12 @@ def _list_steps(units: Sequence[_Unit], widths: _Numbers, pieces: Sequence[_Piec
     spans = {count: _measure_spans(pieces, count, size) for count in together}
     ends = np.concatenate(([0.0], np.cumsum(widths)))
     cost_of_break = np.array([_BROKEN if _may_divide(unit.text) else np.inf for unit in units])
-    steps = [_Step(1, 0, np.repeat(_NO_INK + widths[:, None], len(pieces) + 1, axis=1))]
+    nothing = np.zeros(0)
+    steps = [_Step(1, 0, widths, nothing, nothing, nothing)]
     for words, inks in ((1, 1), *((1, count) for count in together[1:]), *((count, 1) for count in together[1:])):
         if words <= len(widths) and inks <= len(pieces):
             needed = ends[words:] - ends[:-words] + _SPACE * (words - 1)
-            span, breaks = spans[inks]
-            costs = np.abs(needed[:, None] - span[None, :]) + _UNEVEN * (words + inks - 2)
-            costs[:, breaks == 1] += cost_of_break[: len(needed), None]
-            costs[:, breaks > 1] = np.inf
-            steps.append(_Step(words, inks, costs))
+            steps.append(_Step(words, inks, needed, *spans[inks], cost_of_break))
     return steps
 
 
@@ -264,15 +301,15 @@ def _group_lines(pieces: Sequence[_Piece]) -> list[list[Box]]:
     return [[piece.box for piece in members] for _, members in groupby(pieces, key=lambda piece: piece.line)]
 
 
-def _trace(choices: npt.NDArray[np.int8], steps: Sequence[_Step]) -> list[_Match]:
+def _trace(choices: Sequence[_Choices], steps: Sequence[_Step], column: int) -> list[_Match]:
     """The matches that were chosen; units without ink belong to the match before them, or to the first one."""
-    row, column = (size - 1 for size in choices.shape)
+    row = len(choices) - 1
     found: list[_Match] = []
     while row:
-        if (chosen := int(choices[row, column])) < 0:
+        if (chosen := int(choices[row].steps[column - choices[row].start])) < 0:
             column -= 1
             continue
-        units, pieces, _ = steps[chosen]
+        units, pieces = steps[chosen][:2]
         found.append(_Match((row - units, row), (column - pieces, column)))
         row, column = row - units, column - pieces
     matches: list[_Match] = []

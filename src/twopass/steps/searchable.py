@@ -40,10 +40,10 @@ def _describe(element: Element) -> Text:
         return Text(element.boxes, cells=tuple(cells))
     if element.kind is Kind.FORMULA:
         latex = element.formula.latex if element.formula else None
-        return Text(element.boxes, latex or element.text, is_drawn=True)
+        return Text(element.boxes, latex or element.text, is_formula=True)
     if element.is_figure:
         visible = element.figure.visible_text if element.figure else None
-        return Text(element.boxes, visible or "", is_drawn=True)
+        return Text(element.boxes, visible or "", is_picture=True)
     return Text(element.boxes, element.text)
 
 
