@@ -35,6 +35,14 @@ def test_coverage_is_a_share(size: tuple[int, int], letters: list[float]) -> Non
     assert all(0 <= share <= 1 for share in shares) and shares == sorted(shares)
 
 
+def test_columns_with_a_dark_pixel_have_ink() -> None:
+    """Grey that differs from the background by less than half of what the ink does is none."""
+    strip = np.full((30, 6, 3), 250, np.uint8)
+    strip[10, 2], strip[4:20, 4], strip[:, 5] = 0, 100, 200
+
+    assert strips.find_inked_columns(strip).tolist() == [False, False, True, False, True, False]
+
+
 def test_ink_without_letters_is_not_covered() -> None:
     """Half of a line that was not read is half of its ink; a rule below the gap is no ink of letters."""
     strip = np.full((30, 400, 3), 255, np.uint8)

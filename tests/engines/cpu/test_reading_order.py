@@ -459,6 +459,14 @@ def test_a_title_over_columns_comes_first() -> None:
     assert reading_order.order_boxes([*columns, title]) == [4, 0, 1, 2, 3]
 
 
+def test_text_beside_all_regions_is_read_at_its_height() -> None:
+    """What the layout model missed, and has nothing above or below it, follows what stands higher."""
+    upper, lower = (Region("text", Rect(50, y, 300, y + 100)) for y in (100, 300))
+    missed = Region(reading_order.ORPHAN, Rect(400, 240, 550, 260))
+
+    assert reading_order.sort_regions([missed, upper, lower], Rect(0, 0, 612, 792)) == [upper, missed, lower]
+
+
 @given(st.lists(st.tuples(st.floats(0, 600), st.floats(0, 300)), min_size=150, max_size=200))
 def test_every_line_of_a_dense_page_is_read_once(points: list[tuple[float, float]]) -> None:
     """Whatever crosses the gutters of a dense page, no line is lost."""
