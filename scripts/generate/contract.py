@@ -183,8 +183,8 @@ runs/{{time}}-{{6 hex digits}}.json       of `twopass read`, which writes no job
 batch_summary.json                     a copy of the last run's; its field `run` names that file
 ```
 
-All artefacts except manifest, progress, result and the cost block of checkpoints depend only on the source's bytes, the
-reading options and the checkpoints: equal inputs give equal bytes, on any worker.
+Artefacts depend only on the source's bytes, the reading options and the checkpoints:
+equal inputs give equal bytes, on any worker.
 """
 
 
