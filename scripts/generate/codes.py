@@ -58,8 +58,8 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Check the bucket's name and the keys (s3:PutObject, s3:GetObject, s3:ListBucket).",
     ),
     Code.STORE_UNAVAILABLE: (
-        "A store or host did not answer in time.",
-        "Send the same job again; stored pages are kept.",
+        "A store or host did not answer in time, or a disk is full.",
+        "Free space if the message says so. Send the same job again; stored pages are kept.",
     ),
     Code.PLATFORM: (
         "This machine cannot read: no Linux, no GPU, or no package for the engine.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import re
 import struct
 import zipfile
@@ -14,6 +15,7 @@ import docx
 import openpyxl
 import pptx
 from openpyxl.styles import Alignment
+from PIL import Image
 from pptx.util import Inches
 
 SENTENCE = "The first pump was built in 1891 and rebuilt in 1934."
@@ -37,6 +39,16 @@ def make_docx() -> bytes:
     for row, texts in zip(table.rows, TABLE, strict=True):
         for cell, text in zip(row.cells, texts, strict=True):
             cell.text = text
+    return _save(document.save)
+
+
+def make_pictures(count: int, side: int) -> bytes:
+    """A docx with pictures of noise, which cannot be compressed."""
+    document, noise = docx.Document(), random.Random(0)
+    for _ in range(count):
+        picture = io.BytesIO()
+        Image.frombytes("RGB", (side, side), noise.randbytes(3 * side * side)).save(picture, "PNG")
+        document.add_picture(picture)
     return _save(document.save)
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.fakes.source_files import SourceReader
 from twopass import contexts
 from twopass.errors import Code, SourceError, TwopassError, WorkerDied
 from twopass.job import EntryPoint, Job
+from twopass.pages import epub, file_types
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import office
 from twopass.runtime.page_pool import PagePool
@@ -193,6 +195,33 @@ async def test_half_an_rtf_file_is_damaged(reader: SourceReader) -> None:
     with pytest.raises(SourceError) as caught:
         await read_words(reader, data[: len(data) // 2], "rtf")
     assert caught.value.code is Code.DAMAGED
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk of so many bytes; only root can mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "small_disk"), [("epub", 8 << 10), ("html", 60 << 10), ("docx", 7 << 20)], indirect=["small_disk"]
+)
+async def test_a_full_disk_is_not_the_files_fault(page_pool: PagePool, kind: str, small_disk: Path) -> None:
+    """LibreOffice crashes without space for its profile, and leaves out pictures that it has no space for."""
+    source, target = small_disk / "source", small_disk / "file.pdf"
+    source.write_bytes(MAKERS[kind]() if kind != "docx" else office_files.make_pictures(4, 700))
+    limits = office.ConversionLimits(60, 4 << 30, 1 << 30)
+    file_type = file_types.detect(source, f".{kind}")
+
+    with pytest.raises(SourceError, match=r"STORE_UNAVAILABLE: no space is left.*TMPDIR"):
+        if kind == "epub":
+            await page_pool.call(epub.convert, str(source), str(target))
+        else:
+            await page_pool.call(office.convert, str(source), str(target), file_type, None, limits)
 
 
 @pytest.mark.parametrize("kind", ["docx", "pptx", "xlsx", "odt", "odp", "ods"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
@@ -56,6 +57,7 @@ PILLOW_ERRORS = (
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # checked when a page worker sends it
 
+_DISK_FULL = os.strerror(errno.ENOSPC)  # as MuPDF quotes it
 _JPX_SIZE = re.compile(rb"\xff\x4f\xff\x51....(.{16})", re.DOTALL)  # the first marker of a JPEG 2000 codestream
 _QUOTED = re.compile(r"""b?(["'`]).*?(\1|'|$)""", re.DOTALL)
 
@@ -249,7 +251,15 @@ def translate_pdf_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError, IndexError, pymupdf.mupdf.FzErrorBase) as error:
+        if _DISK_FULL in str(error):
+            raise describe_full_disk() from error
         raise SourceError(Code.DAMAGED, f"MuPDF: {_clean_message(error, path)}; {SAVE_AGAIN}") from error
+
+
+def describe_full_disk() -> SourceError:
+    """The error of a file that the worker has no place for, which is not the file's fault."""
+    message = "no space is left on the worker's disk; free some, or set TMPDIR to a folder of another disk"
+    return SourceError(Code.STORE_UNAVAILABLE, message)
 
 
 def _clean_message(error: Exception, path: str) -> str:

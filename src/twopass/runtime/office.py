@@ -16,7 +16,7 @@ from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import hidden_parts, office_package
 from twopass.pages.file_types import HTML, RTF, FileType
 from twopass.pages.office_package import Package
-from twopass.pages.source_files import PASSWORD_HINT, SAVE_AGAIN
+from twopass.pages.source_files import PASSWORD_HINT, SAVE_AGAIN, describe_full_disk
 from twopass.runtime.office_process import NOT_CONFINED
 
 _PROFILE = Path(__file__).with_name("office_profile")
@@ -40,6 +40,7 @@ class ConversionLimits:
     memory_bytes: int
     output_bytes: int
     least_wait_s: float = 120.0
+    free_bytes: int = 32 << 20  # of the disk: LibreOffice leaves out pictures that it has no place for, and ends well
 
 
 def find_version(path: str | None = None) -> str | None:
@@ -68,6 +69,7 @@ def convert(
     """
     folder = Path(target).parent / "office"
     shutil.rmtree(folder, ignore_errors=True)  # of a page worker that died
+    _check_disk(folder.parent, limits)
     shutil.copytree(_PROFILE, folder / "profile" / "user")
     named = folder / f"source{kind.suffixes[0]}"
     package = _take_in(Path(source), named, kind)
@@ -145,7 +147,7 @@ def _run(folder: Path, environment: dict[str, str], limits: ConversionLimits) ->
 
 
 def _watch(process: subprocess.Popen[bytes], folder: Path, limits: ConversionLimits) -> None:
-    """Wait for the end of the process; raises WorkerDied if it takes too much memory or disk, or does not go on."""
+    """Wait for the end of the process. Raises WorkerDied if it takes too much memory or disk, or does not go on."""
     end = time.monotonic() + max(_WAIT_FACTOR * limits.cpu_s, limits.least_wait_s)
     while process.poll() is None:
         if time.monotonic() > end:
@@ -156,7 +158,13 @@ def _watch(process: subprocess.Popen[bytes], folder: Path, limits: ConversionLim
             raise WorkerDied(Code.RENDER_MEMORY, message)
         if sum(_list_sizes(folder)) > 2 * limits.output_bytes:  # its temporary files, and the PDF
             raise _too_large(limits)
+        _check_disk(folder, limits)
         time.sleep(_CHECK_INTERVAL_S)
+
+
+def _check_disk(folder: Path, limits: ConversionLimits) -> None:
+    if shutil.disk_usage(folder).free < limits.free_bytes:
+        raise describe_full_disk()
 
 
 def _check_end(status: int, limits: ConversionLimits) -> None:

@@ -36,6 +36,7 @@ _HELLO = "hello"
 # The class of an error follows from its code: these are what functions raise in page workers.
 ERRORS: dict[Code, type[TwopassError]] = {
     **dict.fromkeys((Code.SOURCE_TOO_LARGE, Code.SOURCE_UNSUPPORTED, Code.DAMAGED, Code.ENCRYPTED), SourceError),
+    Code.STORE_UNAVAILABLE: SourceError,  # the worker's disk is full
     **dict.fromkeys((Code.ENGINE_DEAD, Code.ENGINE_MEMORY, Code.PLATFORM), EngineError),
     **dict.fromkeys((Code.RENDER_CRASH, Code.RENDER_MEMORY, Code.RENDER_TIMEOUT), WorkerDied),
 }

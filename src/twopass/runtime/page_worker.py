@@ -6,6 +6,7 @@ pixel buffer.
 
 from __future__ import annotations
 
+import errno
 import os
 import pkgutil
 import select
@@ -88,6 +89,10 @@ def _run(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
         value = function(*args, **kwargs)
     except TwopassError as error:  # any other error ends this process, and the parent starts another
         return page_protocol.write_error(error, time.process_time() - started)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return page_protocol.write_error(source_files.describe_full_disk(), time.process_time() - started)
     return page_protocol.write_answer(function, value, time.process_time() - started)
 
 
