@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import measure_order, read, read_lines
 from twopass.document import Rect
-from twopass.engines.cpu import reading_order
+from twopass.engines.cpu import reading_order, scanned_page
 from twopass.engines.cpu.content import Grid, Region, StyledWord
 
 PROSE = (
@@ -439,6 +441,18 @@ def test_ragged_columns_of_long_words_are_read_in_turn(grid: Grid | None) -> Non
 
     assert [" ".join(word.text for word in part.words) for part in parts] == [" ".join(RAGGED)] * 2
     assert [part.label for part in parts] == ["text"] * 2
+
+
+def test_lines_across_columns_are_cut_between_words() -> None:
+    """Where a detector joins the lines of columns, words that begin below each other behind wide blanks tell it."""
+    joined, names = (
+        [replace(word, line=word.line // 2) for word in place_ragged(*columns)]
+        for columns in ((RAGGED, RAGGED), (NAMES, NAMES[::-1]))
+    )
+    lines = [[word.text for word in line] for _, line in groupby(scanned_page.cut_lines(joined), lambda w: w.line)]
+
+    assert lines == [line.split() for line in RAGGED for _ in (0, 1)]
+    assert scanned_page.cut_lines(names) == names
 
 
 @pytest.mark.parametrize(

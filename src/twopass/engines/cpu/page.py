@@ -250,7 +250,7 @@ def _lay_out_scan(
 
     skew, scale = scanned_page.estimate_skew(scan.lines, array), width / array.shape[1]
     own = list(scanned_page.straighten(layer, skew, width, height))
-    read = scanned_page.split_into_words(scan.lines, scale, skew, width, height)
+    read = scanned_page.cut_lines(list(scanned_page.split_into_words(scan.lines, scale, skew, width, height)))
     words = (*own, *_renumber(read, own))
     if not words:
         return _describe_scan(PageContent(width, height, "ocr", ()), scan)

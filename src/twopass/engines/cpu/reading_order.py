@@ -533,6 +533,25 @@ def split_at_gutters(regions: Sequence[Region], gutters: Sequence[Rect]) -> list
     return [part for region in regions for part in _split_at_gutters(_release_columns(region, gutters), gutters)]
 
 
+def cut_lines(words: Sequence[StyledWord], bands: Sequence[Rect]) -> list[StyledWord]:
+    """The words, with each line that crosses a band between running text on both sides cut there into two lines."""
+    fragments = _make_fragments(words)
+    while bands:
+        pieces = [piece for fragment in fragments for piece in _cut_fragment(fragment, bands)]
+        kept = [band for band in bands if _separates_text(pieces, band)]
+        if len(kept) == len(bands):
+            return [replace(word, line=number) for number, piece in enumerate(pieces) for word in piece.words]
+        bands = kept
+    return list(words)
+
+
+def _cut_fragment(fragment: _Fragment, bands: Sequence[Rect]) -> Iterator[_Fragment]:
+    level = (band for band in bands if band.y0 <= fragment.box.centre[1] <= band.y1)
+    own = sorted(band.centre[0] for band in level) if fragment.words[0].upright else []
+    for _, part in groupby(fragment.words, key=lambda word: bisect_left(own, word.box.centre[0])):
+        yield from _make_fragments(tuple(part))
+
+
 def _split_at_gutters(region: Region, gutters: Sequence[Rect]) -> list[Region]:
     if region.label in ("table", "picture", "formula") or not region.words:
         return [region]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from twopass.document import Rect, enclose
+from twopass.engines.cpu import reading_order
 from twopass.engines.cpu.content import StyledWord
 from twopass.pages import columns, ocr, source_files
 from twopass.pages.strips import Array
@@ -130,9 +131,18 @@ def straighten(words: Sequence[StyledWord], skew: float, width: float, height: f
 
 def find_gutters(words: Sequence[StyledWord]) -> list[Rect]:
     """The gutters between the lines of straightened words."""
+    return columns.find_gutters([enclose(line) for line in _list_lines(words)])
+
+
+def cut_lines(words: Sequence[StyledWord]) -> list[StyledWord]:
+    """The straightened words, with lines that were detected across columns of running text cut into one for each."""
+    return reading_order.cut_lines(words, columns.find_bands(_list_lines(words)))
+
+
+def _list_lines(words: Sequence[StyledWord]) -> list[list[Rect]]:
+    """The boxes of the words of each upright line."""
     upright = (word for word in words if word.upright)
-    lines = (list(group) for _, group in groupby(upright, key=lambda word: word.line))
-    return columns.find_gutters([enclose([word.box for word in line]) for line in lines])
+    return [[word.box for word in group] for _, group in groupby(upright, key=lambda word: word.line)]
 
 
 def _measure_width(text: str) -> int:
