@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import pytest
 
-from scripts.bench import job_runs, mix, workload
-from scripts.bench.host_engine import HostEngine
+from scripts.bench import harness, jobs, mix
+from scripts.bench.latency import HostEngine
 from twopass import pipeline
 from twopass.families import registry
 from twopass.job import EntryPoint, Job
@@ -46,12 +46,12 @@ def read_sample(worker: Worker, sample: Path, output: Path) -> None:
 def test_the_first_page_of_a_model_imports_nothing(tmp_path: Path) -> None:
     """Rendering, views, answers, crops and keywords find their libraries imported, and no layout model is loaded."""
     settings = Settings(**SETTINGS, engine="vllm", max_num_seqs=2)
-    page = max(workload.read_mix(20), key=lambda page: len({kind for kind, *_ in page["crops"]}))
+    page = max(harness.read_mix(20), key=lambda page: len({kind for kind, *_ in page["crops"]}))
     documents = mix.write_documents([page], tmp_path)
 
     with open_worker(settings, create_engine=lambda settings: HostEngine("0", settings)) as worker:
         before = wait_until_warm(worker)
-        worker.run(job_runs.measure_latency(worker, documents))
+        worker.run(jobs.measure_latency(worker, documents))
         after = list_modules(worker)
 
     assert sorted(after - before) == []

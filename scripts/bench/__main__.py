@@ -7,11 +7,17 @@ import sys
 
 from twopass.runtime import vendor_reports
 
-# modules of this package
-COMMANDS = (
-    *("all", "families", "detector", "jobs", "latency", "gpus", "encoder", "starts"),
-    *("acceptance", "stages", "corpus", "scans", "campaign", "predict"),
-)
+# the module of each command; several commands of one module have functions of their own
+COMMANDS = {
+    "all": "suite",
+    "encoder": "suite.main_encoder",
+    "families": "families",
+    "detector": "families.main_detector",
+    "jobs": "jobs",
+    "gpus": "jobs.main_gpus",
+    "stages": "jobs.main_stages",
+    **{name: name for name in ("latency", "starts", "acceptance", "corpus", "scans", "campaign", "predict")},
+}
 DEFAULT = "all"
 
 
@@ -19,8 +25,8 @@ def main(arguments: list[str]) -> None:
     """Import only the chosen command: several need libraries that the others do without."""
     vendor_reports.switch_off()  # here and in the processes of the readers that are compared
     command, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in COMMANDS else (DEFAULT, arguments)
-    module = {"all": "suite"}.get(command, command)
-    importlib.import_module(f"scripts.bench.{module}").main(rest)
+    module, _, function = COMMANDS[command].partition(".")
+    getattr(importlib.import_module(f"scripts.bench.{module}"), function or "main")(rest)
 
 
 if __name__ == "__main__":

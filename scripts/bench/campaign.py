@@ -37,10 +37,9 @@ from typing import Any
 from rich.console import Console
 
 from scripts import ROOT
-from scripts.bench import corpus_server, local_s3, s3_server
-from scripts.bench.corpus_server import BUCKET, PREFIX, Corpus
-from scripts.bench.harness import create_parser, print_json
-from scripts.bench.workload import MIX_FILE
+from scripts.bench import s3_server
+from scripts.bench.harness import MIX_FILE, create_parser, print_json
+from scripts.bench.s3_server import CORPUS_BUCKET, PREFIX, Corpus
 from twopass import pipeline
 from twopass.cli.submission import SummaryWriter
 from twopass.fleet.budget import MEASURED_PAGES_PER_S
@@ -86,7 +85,10 @@ def main(arguments: Sequence[str]) -> None:
         _run_child(options, parsed.run, parsed.endpoint, parsed.folder)
         return
     facts: dict[str, Any] = {"documents": options.documents, "workers": options.workers}
-    with tempfile.TemporaryDirectory(prefix="campaign-") as folder, corpus_server.start_server(options.corpus) as url:
+    with (
+        tempfile.TemporaryDirectory(prefix="campaign-") as folder,
+        s3_server.start_corpus_server(options.corpus) as url,
+    ):
         for name in ("first", "resumed"):
             facts[name] = _measure(name, arguments, url, folder)
             print_json(**{name: facts[name]})
@@ -167,7 +169,7 @@ class _Run:
         )
 
     async def run(self) -> None:
-        documents, _ = await find_documents([f"s3://{BUCKET}/{PREFIX}"], self._settings, ())
+        documents, _ = await find_documents([f"s3://{CORPUS_BUCKET}/{PREFIX}"], self._settings, ())
         self._facts["listed_s"] = self._age_s()
         ledger = Ledger(self._folder / "state.jsonl")
         self._facts["loaded_s"] = self._age_s()
@@ -241,14 +243,14 @@ def _read_memory_mib() -> float:
 def measure_counting(count: int) -> dict[str, Any]:
     """Fetch and count so many documents, then once more with what the ledger remembers; milliseconds for each."""
     corpus = Corpus(count, 50 * count)
-    with tempfile.TemporaryDirectory(prefix="campaign-") as folder, corpus_server.start_server(corpus) as url:
+    with tempfile.TemporaryDirectory(prefix="campaign-") as folder, s3_server.start_corpus_server(corpus) as url:
         first, again = (asyncio.run(_count(url, Path(folder) / "state.jsonl")) for _ in range(2))
     return {"documents": count, "first_ms": round(first * 1000 / count, 2), "again_ms": round(again * 1000 / count, 3)}
 
 
 async def _count(url: str, state: Path) -> float:
     settings = Settings(bucket_endpoint_url=url, bucket_access_key_id="any", bucket_secret_access_key="any")
-    documents = iter((await find_documents([f"s3://{BUCKET}/{PREFIX}"], settings, ())).documents)
+    documents = iter((await find_documents([f"s3://{CORPUS_BUCKET}/{PREFIX}"], settings, ())).documents)
     async with open_page_counter(settings) as counter:
         preparer = DocumentPreparer(counter, ledger=Ledger(state))
         started = time.monotonic()
@@ -418,7 +420,7 @@ def build_result(corpus: Corpus, job: SimulatedJob) -> dict[str, Any]:
     }
     document = {
         "id": folder.rpartition("/")[2],
-        "source": f"s3://{BUCKET}/{corpus.key(job.document)}",
+        "source": f"s3://{CORPUS_BUCKET}/{corpus.key(job.document)}",
         "status": "success",
         "pages": {"read": job.pages if job.page_slice else corpus.page_count(job.document)},
         "artefacts": {} if job.page_slice else artefacts,
@@ -494,7 +496,7 @@ class RequestCounter:
 def serve(counter: RequestCounter) -> Iterator[str]:
     """Yield the endpoint URL of a server in this process."""
     with loop_thread.open_loop() as loop:
-        runner, url = loop_thread.run(local_s3.start_here(s3_server.create_application(counter.count)), loop)
+        runner, url = loop_thread.run(s3_server.start_here(s3_server.create_application(counter.count)), loop)
         try:
             yield url
         finally:
@@ -506,11 +508,11 @@ def measure() -> dict[str, Any]:
     counter = RequestCounter()
     with serve(counter) as url:
         settings = Settings(
-            engine="cpu", bucket_endpoint_url=url, bucket_access_key_id=local_s3.ACCESS_KEY,
-            bucket_secret_access_key=local_s3.SECRET_KEY, log_level="WARNING",
+            engine="cpu", bucket_endpoint_url=url, bucket_access_key_id=s3_server.ACCESS_KEY,
+            bucket_secret_access_key=s3_server.SECRET_KEY, log_level="WARNING",
         )  # fmt: skip
         logs.set_up(settings)
-        local_s3.connect(url).put_object(Bucket=local_s3.BUCKET, Key="in/sample.pdf", Body=SAMPLE.read_bytes())
+        s3_server.connect(url).put_object(Bucket=s3_server.BUCKET, Key="in/sample.pdf", Body=SAMPLE.read_bytes())
         counter.take()
         with open_worker(settings) as worker:
             jobs: dict[str, dict[str, str]] = {
@@ -530,7 +532,7 @@ def measure() -> dict[str, Any]:
 
 
 def _run_job(worker: Worker, name: str, fields: Mapping[str, Any]) -> None:
-    bucket = f"s3://{local_s3.BUCKET}"
+    bucket = f"s3://{s3_server.BUCKET}"
     job_input = {"source": f"{bucket}/in/sample.pdf", "output": f"{bucket}/out/", "idempotency_key": name, **fields}
     job = Job.parse({"id": f"job-{name}", "input": job_input}, worker.settings, EntryPoint.SERVERLESS)
     result = worker.run(pipeline.run(job, worker, Tracker()))

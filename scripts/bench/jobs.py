@@ -14,34 +14,67 @@ in flight until the last page has begun, for jobs and for the engine alone.
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import itertools
 import json
 import os
 import statistics
+import sys
+import tempfile
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import detector, local_s3
-from scripts.bench.harness import create_parser, parse_with_drafts, print_json
-from scripts.bench.job_runs import measure_latency, run_engine_alone, run_jobs, warm_up_pages
-from scripts.bench.mix import DocumentSet, upload_documents
-from scripts.bench.scripted_engine import ScriptedAnswerEngine
-from scripts.bench.throughput import build_overrides
-from scripts.bench.usage import sample_usage
-from scripts.bench.workload import ENVIRONMENT, PAGE_BYTES, choose_load_format, read_mix
+import numpy as np
+import pymupdf
+from rich.table import Table
+
+from scripts.bench import families, harness, s3_server
+from scripts.bench.harness import (
+    A4,
+    ENVIRONMENT,
+    PAGE_BYTES,
+    choose_load_format,
+    create_parser,
+    parse_with_drafts,
+    print_json,
+    print_table,
+    read_mix,
+    sample_memory,
+    sample_usage,
+)
+from scripts.bench.latency import HostEngine
+from scripts.bench.mix import (
+    DocumentSet,
+    ScriptedAnswerEngine,
+    TokenMeter,
+    upload_documents,
+    write_documents,
+)
+from scripts.bench.suite import build_overrides
+from twopass import pipeline
 from twopass.engines.detector import placement
-from twopass.engines.gpus import detect_gpus
-from twopass.engines.interface import Engine
+from twopass.engines.gpus import detect_gpus, divide
+from twopass.engines.group import EngineGroup
+from twopass.engines.interface import Engine, Prompt
 from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.engines.vllm.images import TiledImages
 from twopass.families import registry
 from twopass.families.interface import FamilyOptions
+from twopass.job import EntryPoint, Job
 from twopass.models import MODELS
+from twopass.pages.shared_pixels import Pixels
+from twopass.result import Result
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.telemetry import logs
+from twopass.telemetry.progress import Tracker
+from twopass.telemetry.stopwatch import Stopwatch
 from twopass.worker import SLOTS_PER_SEQUENCE, Worker, open_worker
 
 LATENCY_PAGES, LATENCY_ROUNDS = (1, 19), 3  # pages of a document that is read alone
@@ -71,16 +104,15 @@ def main(arguments: Sequence[str]) -> None:
     slots = round(SLOTS_PER_SEQUENCE * options.sequences)
     max_slots = max((slots, *options.windows))
     os.environ |= ENVIRONMENT
-    from scripts.bench import reader_checkpoints  # needs a library that comes with vLLM
 
-    model_dir = reader_checkpoints.write_checkpoint(options.folder / options.model, options.model, options.model_dir)
-    with local_s3.start_server() as endpoint:
+    model_dir = families.write_checkpoint(options.folder / options.model, options.model, options.model_dir)
+    with s3_server.start_server() as endpoint:
         settings = Settings(
             engine="vllm", gpus=1, model=options.model, model_dir=model_dir, max_num_seqs=options.sequences,
             load_format=choose_load_format(model_dir),
             quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
             canary=False, log_level="WARNING", bucket_endpoint_url=endpoint, window=max_slots,
-            bucket_access_key_id=local_s3.ACCESS_KEY, bucket_secret_access_key=local_s3.SECRET_KEY,
+            bucket_access_key_id=s3_server.ACCESS_KEY, bucket_secret_access_key=s3_server.SECRET_KEY,
             window_bytes=max_slots * PAGE_BYTES, draft_tokens=options.drafts,
         )  # fmt: skip
         logs.set_up(settings)
@@ -106,9 +138,9 @@ def create_engine(settings: Settings, folder: Path, **overrides: Any) -> Engine:
     (engine,) = start_engines(settings, settings.model_dir, **overrides)
     if not MODELS[settings.model].reads_regions:
         return engine
-    weights = detector.write_apart(folder / "detector")
+    weights = families.write_apart(folder / "detector")
     placed = placement.choose(settings, detect_gpus().memory_gb)
-    return detector.put_before(engine, weights, settings.model, placed)
+    return families.put_before(engine, weights, settings.model, placed)
 
 
 def parse_options(arguments: Sequence[str]) -> Any:
@@ -151,11 +183,11 @@ def measure(
     are so many. `ways`: keys of WAYS, and `inputs`: keys of INPUTS, each run as one job. `latency_pages`: documents of
     so many pages are read alone, `latency_rounds` times.
     """
-    client = local_s3.connect(endpoint)
+    client = s3_server.connect(endpoint)
     documents = upload_documents(pages, client)
     facts = JobMixFacts()
     facts.add(
-        pages=len(pages), s3_puts_per_s=round(local_s3.measure_puts_per_s(endpoint)),
+        pages=len(pages), s3_puts_per_s=round(s3_server.measure_puts_per_s(endpoint)),
         tokens_a_page=round(documents.tokens_per_page),
         first_pass_tokens=round(statistics.mean(page["tokens"] for page in pages)),
         prompts_a_page=round(documents.prompts_per_page, 2), latency_s={}, pages_per_s_by={},
@@ -224,3 +256,326 @@ def _measure_latencies(worker: Worker, documents: DocumentSet, rounds: int) -> t
         name: round(statistics.median(stages[name]["cpu_s"] for _, stages in runs) * per_page, 1) for name in runs[0][1]
     }
     return round(statistics.median(seconds for seconds, _ in runs), 2), cpu_ms
+
+
+_numbers = itertools.count()
+
+
+def warm_up_pages(slots: int) -> int:
+    """How many pages must have begun until the engine is surely full: half as many again as there are slots."""
+    return round(1.5 * slots)
+
+
+async def run_jobs(worker: Worker, documents: DocumentSet, count: int, **fields: str) -> ScriptedAnswerEngine:
+    """Run the documents as so many jobs at once until the last page has begun; `fields` are added to each job."""
+    engine = _script_engine(worker, documents)
+    scripted = replace(worker, engine=engine)
+    tasks = [
+        asyncio.create_task(
+            _run_job(_make_job(documents.uris[n::count], documents.output, scripted, **fields), scripted)
+        )
+        for n in range(count)
+    ]
+    await _wait_for_last_page(engine.meter, tasks)
+    if engine.unknown:
+        print_json(unknown=dict(engine.unknown.most_common(5)))
+    return engine
+
+
+async def run_engine_alone(worker: Worker, asked: Sequence[Prompt], documents: DocumentSet) -> TokenMeter:
+    """Send the same requests in the same order to the engine, without the pipeline around it."""
+    engine = _script_engine(worker, documents)
+    async with _lend_noise_page(worker) as page:
+        prompts = [replace(prompt, image=_crop_like(prompt.image, page), page=None) for prompt in asked]
+        slots = asyncio.Semaphore(worker.page_slots.count)
+
+        async def ask(prompt: Prompt) -> None:
+            async with slots:
+                await engine.generate(prompt)
+
+        tasks = [asyncio.create_task(ask(prompt)) for prompt in prompts]
+        await _wait_for_last_page(engine.meter, tasks)
+    return engine.meter
+
+
+async def measure_latency(worker: Worker, documents: DocumentSet) -> tuple[float, dict[str, dict[str, float]]]:
+    """Run one job alone; return its seconds from start to result, and its `wall_s` and `cpu_s` by stage."""
+    meter = TokenMeter(2, documents.asked_pages)
+    scripted = replace(worker, engine=ScriptedAnswerEngine(worker.engine, documents.answers, meter))
+    started = time.monotonic()
+    (document,) = (await _run_job(_make_job(documents.uris, documents.output, scripted), scripted)).documents
+    return time.monotonic() - started, document.timings["stages"]
+
+
+def _script_engine(worker: Worker, documents: DocumentSet) -> ScriptedAnswerEngine:
+    meter = TokenMeter(warm_up_pages(worker.page_slots.count), documents.asked_pages)
+    return ScriptedAnswerEngine(worker.engine, documents.answers, meter)
+
+
+def _make_job(uris: Sequence[str], output: str, worker: Worker, **fields: str) -> Job:
+    name = f"job{next(_numbers)}"
+    mode = "gundam" if "gundam" in worker.family.modes else "auto"  # readers have no modes
+    job_input = {"sources": uris, "output": f"{output}/{name}/", "mode": mode, "resume": False, **fields}
+    return Job.parse({"id": name, "input": job_input}, worker.settings, EntryPoint.LOCAL)
+
+
+async def _run_job(job: Job, worker: Worker) -> Result:
+    result = await pipeline.run(job, worker, Tracker())
+    if result.status != "success":
+        raise RuntimeError(f"{job.id}: {result.problems[:3]}")
+    return result
+
+
+async def _wait_for_last_page(meter: TokenMeter, tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Wait until the last page has begun, then cancel the tasks; raise what one of them raised."""
+    last_page = asyncio.create_task(meter.last_page_begun.wait())
+    while not last_page.done():
+        if not tasks:
+            last_page.cancel()
+            raise RuntimeError(f"only {meter.begun} of {meter.pages} pages have begun, and no job is left")
+        done, _ = await asyncio.wait((last_page, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        tasks = [task for task in tasks if not task.done()]
+        for task in done:
+            task.result()
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+@asynccontextmanager
+async def _lend_noise_page(worker: Worker) -> AsyncIterator[Pixels]:
+    width, height = A4
+    async with worker.buffers.lend(width * height * 3) as buffer:
+        noise = np.random.default_rng(2).integers(0, 256, width * height * 3, np.uint8)
+        np.frombuffer(buffer.map(noise.nbytes), np.uint8)[:] = noise
+        yield Pixels(width, height, buffer)
+
+
+def _crop_like(image: Pixels, page: Pixels) -> Pixels:
+    """A crop of the page that is as large as the image."""
+    return page.crop(0, 0, min(image.width, page.width), min(image.height, page.height))
+
+
+GPUS_LIMIT_S = 560.0  # of one count; its process group is killed then
+
+
+def main_gpus(arguments: Sequence[str]) -> None:
+    """Benchmark whole jobs with an engine on one GPU, on two and so on, or what one host process can feed without any.
+
+        python -m scripts.bench gpus --model-dir DIR [--counts 1 2] [--sequences 256] [--acceptance 3] [--json FILE]
+        python -m scripts.bench gpus --scripted [--counts 1 2] [--sequences 64] [--tokens-per-s 18000]
+
+    The pages, their answers and the measurement are those of `jobs`; documents and artefacts are in a temporary
+    folder, so no S3 is needed. Each count runs in a fresh process with its own worker. The number of pages grows with
+    the count.
+
+    With --scripted, engines do what vLLM's do on the host but for its client: page workers write every image into
+    shared memory, answers arrive in pieces of 128 tokens and are checked for loops. Tokens cost no time, or as much as
+    --tokens-per-s of each engine says. `host_limit_pages_per_s` is what the main process alone could do: one divided
+    by its processor seconds for a page.
+    """
+    options = parse_gpus(arguments)
+    if options.count:
+        print_json(found=measure_gpus(options, options.count))
+        return
+    results = {str(count): _run_count(count, options, arguments) for count in options.counts}
+    rates = {count: facts["pages_per_s"] for count, facts in results.items() if "pages_per_s" in facts}
+    first = next(iter(rates.values()), None)
+    ratios = {count: round(rate / first, 3) for count, rate in rates.items()} if first else {}
+    print_json(pages_per_s=rates, ratio_to_first=ratios)
+    if options.json:
+        facts = {"by_count": results, "ratio_to_first": ratios}
+        stored = json.loads(options.json.read_text()) if options.json.exists() else {}
+        name = "gpus_scripted" if options.scripted else "gpus"
+        options.json.write_text(json.dumps({**stored, name: facts}, indent=1, sort_keys=True) + "\n")
+    if len(rates) < len(options.counts):
+        raise SystemExit("gpus: a count failed or ran past --limit-s; its output is above")
+
+
+def parse_gpus(arguments: Sequence[str]) -> Any:
+    parser = create_parser("scripts.bench gpus", main_gpus.__doc__)
+    parser.add_argument("--model-dir", type=Path, help="required unless --scripted")
+    parser.add_argument("--counts", type=int, nargs="+", default=[1, 2], help="engines, one number after the other")
+    parser.add_argument("--sequences", type=int, default=256, help="of each engine")
+    parser.add_argument("--pages", type=int, help="for each engine; the default is 4.5 times its page slots")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share a model; a count is of engines")
+    parser.add_argument("--jobs", type=int, default=1, help="at once")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--scripted", action="store_true", help="engines without a GPU")
+    parser.add_argument("--tokens-per-s", type=float, help="of each scripted engine; the default is without limit")
+    parser.add_argument("--quantization")
+    parser.add_argument("--kv-cache-dtype", default="auto")
+    parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
+    parser.add_argument("--limit-s", type=float, default=GPUS_LIMIT_S, help="of each count")
+    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
+    options = parse_with_drafts(parser, arguments)
+    if not (options.model_dir or options.scripted):
+        parser.error("--model-dir: name the folder of the model, or measure the host with --scripted")
+    options.pages = options.pages or 3 * warm_up_pages(_count_slots(options.sequences, 1))
+    if options.pages <= (least := warm_up_pages(_count_slots(options.sequences, 1))):
+        parser.error(f"--pages: must be more than {least}, or the engines are never full")
+    return options
+
+
+def _count_slots(sequences: int, count: int) -> int:
+    return round(SLOTS_PER_SEQUENCE * sequences * count)
+
+
+def _run_count(count: int, options: Any, arguments: Sequence[str]) -> dict[str, Any]:
+    """Measure one count in a fresh process, as `measure_gpus` does; what was found is empty if it fails."""
+    command = [sys.executable, "-m", "scripts.bench", "gpus", *arguments, "--count", str(count)]
+    found: dict[str, Any] = {}
+    with harness.start_alone(command, ENVIRONMENT, options.limit_s) as (lines, _):
+        for line in lines:
+            print(line, end="", flush=True)
+            found |= json.loads(line).get("found", {}) if line.startswith("{") else {}
+    return found
+
+
+def measure_gpus(options: Any, count: int) -> dict[str, Any]:
+    """Pages a second of whole jobs on so many engines, and what the host and the GPUs did meanwhile."""
+    settings = _build_settings(options, count)
+    logs.set_up(settings)
+
+    def create(settings: Settings) -> Engine:
+        return _create_scripted(settings, options, count) if options.scripted else _create_engines(settings, options)
+
+    with open_worker(settings, create_engine=create) as worker, tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        documents = write_documents(read_mix(options.pages * count), Path(folder))
+        print_json(engines=count, started=dict(worker.started), documents_s=time.monotonic() - started)
+        with sample_usage(count * settings.tensor_parallel_size) as usage:
+            engine = worker.submit(run_jobs(worker, documents, options.jobs)).result()
+        meter, tokens = engine.meter, documents.tokens_per_page
+        cpu_ms = meter.cpu_ms(tokens)
+        return {
+            "engines": count, "sequences": options.sequences, "pages": len(documents.pages),
+            "pages_per_s": round(meter.tokens_per_s / tokens, 2),
+            "pages_begun_per_s": round(meter.pages_begun_per_s, 2), "tokens_per_s": round(meter.tokens_per_s),
+            "seconds": round(meter.period[1] - meter.period[0], 1), "cpu_ms_per_page": cpu_ms,
+            "host_limit_pages_per_s": round(1000 / cpu_ms["main"], 1), "cores": len(os.sched_getaffinity(0)),
+            "started": dict(worker.started), **usage.summarize(*meter.period),
+        }  # fmt: skip
+
+
+def _build_settings(options: Any, count: int) -> Settings:
+    slots = _count_slots(options.sequences, count)
+    return Settings(
+        engine="vllm", gpus="auto" if options.scripted else count * options.tensor_parallel,
+        tensor_parallel_size=options.tensor_parallel, model_dir=options.model_dir,
+        max_num_seqs=options.sequences, load_format=choose_load_format(options.model_dir or Path()),
+        quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
+        canary=False, log_level="WARNING", draft_tokens=options.drafts, window=slots, window_bytes=slots * PAGE_BYTES,
+    )  # fmt: skip
+
+
+def _create_engines(settings: Settings, options: Any) -> Engine:
+    """As a worker does, but with simulated acceptance."""
+    shares = divide(settings, detect_gpus())
+    engines = start_engines(
+        settings, options.model_dir, shares if len(shares) > 1 else ((),), **build_overrides(options)
+    )
+    return EngineGroup(engines) if len(engines) > 1 else engines[0]
+
+
+def _create_scripted(settings: Settings, options: Any, count: int) -> Engine:
+    engines = [HostEngine(str(number), settings, options.tokens_per_s) for number in range(count)]
+    return EngineGroup(engines) if count > 1 else engines[0]
+
+
+STAGES = ("fetch", "render", "pass1", "pass2", "assemble", "upload")
+SAMPLE_EVERY_S = 0.2
+LINES_PER_PAGE = 40
+
+
+class SoloStopwatch(Stopwatch):
+    """Count the CPU time of this process, too; this is right only while one stage runs at a time."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.process_time()
+        with super().stage(name):
+            yield
+            self._cpu[name] += time.process_time() - started
+
+
+class SoloWorker(Worker):
+    """A worker that reads one page at a time."""
+
+    def stopwatch(self) -> Stopwatch:
+        return SoloStopwatch(self.observer)
+
+
+def main_stages(arguments: Sequence[str]) -> None:
+    """Measure CPU time a page by stage of a job, with the engine of the environment; with --memory, peak memory, too.
+
+        python -m scripts.bench stages [FILE_OR_FOLDER …] [--pages 1-4] [--memory]
+
+    One page at a time and one page worker, so that the CPU time of this process belongs to the stage that is running.
+    Peak memory is the proportional set size of this process and its page workers, sampled while 50 and 1,000 pages of
+    text are read with the default settings.
+    """
+    parser = create_parser("scripts.bench stages", main_stages.__doc__)
+    parser.add_argument("paths", type=Path, nargs="*", default=[Path("samples/sample.pdf")])
+    parser.add_argument("--pages", default="1-", help="pages of each document (default: all)")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="print rows for docs/log/")
+    options = parser.parse_args(arguments)
+    files = [file for path in options.paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    print_table(measure_stages(files, options.pages), options.markdown)
+    if options.memory:
+        print_table(measure_memory(), options.markdown)
+
+
+def measure_stages(files: Sequence[Path], pages: str) -> Table:
+    table = Table("file", "pages", *(f"{stage} ms" for stage in STAGES), "all ms", title="CPU per page")
+    settings = Settings(window=1, page_workers=1, log_level="ERROR")
+    logs.set_up(settings)
+    with open_worker(settings) as worker:
+        solo = SoloWorker(**{field.name: getattr(worker, field.name) for field in fields(Worker)})
+        for file in files:
+            table.add_row(*_format_row(file, _read_file(file, pages, solo)))
+    return table
+
+
+def _format_row(file: Path, result: Result) -> list[str]:
+    document = result.documents[0]
+    count = sum(document.pages.values())
+    if not count:
+        return [file.name, "0", *("" for _ in STAGES), result.problems[0].code]
+    stages = document.timings["stages"]
+    milliseconds = [1000 * stages.get(stage, {"cpu_s": 0.0})["cpu_s"] / count for stage in STAGES]
+    return [file.name, str(count), *(f"{ms:.1f}" for ms in milliseconds), f"{sum(milliseconds):.1f}"]
+
+
+def _read_file(file: Path, pages: str, worker: Worker) -> Result:
+    with tempfile.TemporaryDirectory() as output:
+        job_input = {"source": str(file), "output": output, "pages": pages}
+        job = Job.parse({"id": "bench", "input": job_input}, worker.settings, EntryPoint.LOCAL)
+        return worker.submit(pipeline.run(job, worker, Tracker())).result()
+
+
+def measure_memory() -> Table:
+    table = Table("pages", "seconds", "peak MiB", title="peak memory")
+    for count in (50, 1000):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{count}.pdf"
+            make_text_pdf(path, count)
+            started = time.monotonic()
+            with open_worker(Settings(log_level="ERROR")) as worker, sample_memory(SAMPLE_EVERY_S) as samples:
+                _read_file(path, "1-", worker)
+            table.add_row(str(count), f"{time.monotonic() - started:.1f}", f"{max(mib for _, mib in samples):.0f}")
+    return table
+
+
+def make_text_pdf(path: Path, count: int) -> None:
+    """Write pages of forty lines that all differ, so that none is taken for a running header."""
+    with pymupdf.open() as pdf:
+        for page in range(count):
+            lines = [
+                f"Line {line} of page {page} tells of the {page * line % 977}th gauge by the river."
+                for line in range(LINES_PER_PAGE)
+            ]
+            pdf.new_page().insert_text((72, 90), lines, fontsize=10)
+        pdf.save(path)

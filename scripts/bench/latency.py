@@ -12,6 +12,7 @@ memory of a page worker before the first job and after the last, of its own (USS
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import pickle
 import statistics
@@ -27,9 +28,16 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts import ROOT
-from scripts.bench import local_s3
-from scripts.bench.harness import create_parser
-from scripts.bench.workload import read_mix
+from scripts.bench import s3_server
+from scripts.bench.harness import STREAM_INTERVAL, create_parser, read_mix
+from twopass.engines.interface import Completion, GroupMember, Prompt
+from twopass.engines.vllm.engine import BUFFERS_PER_SEQUENCE
+from twopass.engines.vllm.images import TiledImages
+from twopass.models import MODELS
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.engine_status import EngineStatus
+from twopass.runtime.page_pool import PagePool
+from twopass.settings import Settings
 
 SEQUENCES = 64
 STAGES = ("fetch", "render", "pass1", "pass2", "assemble", "upload")
@@ -42,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.child:
         print(json.dumps(measure(options)))
         return
-    with local_s3.start_server() as endpoint, tempfile.TemporaryDirectory() as folder:
+    with s3_server.start_server() as endpoint, tempfile.TemporaryDirectory() as folder:
         table = Table("pages", "round", "ready", *_columns("first"), *_columns("last"), "MiB before", "MiB after")
         for count in options.pages:
             documents = Path(folder) / f"{count}.pickle"
@@ -75,7 +83,7 @@ def _upload(count: int, endpoint: str) -> Any:
     from scripts.bench.mix import upload_documents
 
     pages = [page for page in read_mix(10 * count) if page["crops"]][:count]
-    return upload_documents(pages, local_s3.connect(endpoint), f"few{count}", count)
+    return upload_documents(pages, s3_server.connect(endpoint), f"few{count}", count)
 
 
 def _run_round(documents: Path, endpoint: str, arguments: Sequence[str]) -> list[float]:
@@ -97,16 +105,14 @@ def _flatten(job: Mapping[str, Any]) -> Iterator[float]:
 
 def measure(options: Any) -> Facts:
     """Open a worker and run the jobs; imports of the benchmark must not spare the worker its own."""
-    from scripts.bench.host_engine import HostEngine
-    from twopass.settings import Settings
     from twopass.storage import s3
     from twopass.telemetry import logs
     from twopass.worker import open_worker
 
     settings = Settings(
         engine="vllm", page_workers=options.workers, canary=False, log_level="WARNING", max_num_seqs=SEQUENCES,
-        bucket_endpoint_url=options.endpoint, bucket_access_key_id=local_s3.ACCESS_KEY,
-        bucket_secret_access_key=local_s3.SECRET_KEY,
+        bucket_endpoint_url=options.endpoint, bucket_access_key_id=s3_server.ACCESS_KEY,
+        bucket_secret_access_key=s3_server.SECRET_KEY,
     )  # fmt: skip
     logs.set_up(settings)
     engine = HostEngine("0", settings, options.tokens_per_s)
@@ -119,7 +125,7 @@ def measure(options: Any) -> Facts:
 
 
 def _run_job(worker: Any, documents: Any) -> Facts:
-    from scripts.bench.job_runs import measure_latency
+    from scripts.bench.jobs import measure_latency
 
     seconds, stages = worker.submit(measure_latency(worker, documents)).result()
     return {"seconds": seconds, "stages": {name: stage["wall_s"] for name, stage in stages.items()}}
@@ -130,3 +136,64 @@ def _measure_page_workers() -> float:
     import psutil
 
     return float(statistics.mean(child.memory_full_info().uss for child in psutil.Process().children())) / 2**20
+
+
+class HostEngine(GroupMember):
+    """Lets page workers write images as views into buffers of its own, and generates `tokens_per_s` in total.
+
+    Without `tokens_per_s`, tokens cost no time. It never dies.
+    """
+
+    kind, precision, family = "vllm", "scripted", "deepseek_ocr"
+    needs_canary = False
+    uses_drafts = True  # page workers write their texts; tokenizing these is left out, for lack of a tokenizer
+
+    def __init__(self, gpus: str, settings: Settings, tokens_per_s: float | None = None) -> None:
+        assert settings.max_num_seqs
+        self.gpus, self.sequences = gpus, settings.max_num_seqs
+        self._images = TiledImages(MODELS["deepseek_ocr"].vision)
+        self._buffers = PixelBufferPool(
+            round(BUFFERS_PER_SEQUENCE * self.sequences) + settings.page_worker_count,
+            1 << 62,
+            fixed_size=self._images.max_nbytes,
+        )
+        self.buffer_pools = (self._buffers,)
+        self._tokens_per_s = tokens_per_s
+        self._sequences = asyncio.Semaphore(self.sequences)
+        self._active = 0
+        self._page_pool: PagePool | None = None
+        self.statuses = (EngineStatus(gpus, self.sequences),)
+
+    async def open(self, page_pool: PagePool) -> None:
+        self._page_pool = page_pool
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        return await self.attempt(prompt)
+
+    async def attempt(self, prompt: Prompt, is_alone: bool = False) -> Completion:
+        image = self._images.plan(prompt)
+        tokens = prompt.sampling.max_tokens
+        assert self._page_pool and image and tokens, "prompts of the mix have a mode and a length"
+        async with self._buffers.lend(image.nbytes) as buffer:
+            await image.write(buffer, self._page_pool)
+            async with self._sequences:
+                await self._generate(prompt, tokens)
+        return Completion("", "length", tokens_out=tokens)
+
+    async def wait_for_restart(self) -> None:
+        """Nothing to wait for."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    async def _generate(self, prompt: Prompt, tokens: int) -> None:
+        """Emit tokens in pieces; all answers in the engine share its speed equally."""
+        self._active += 1
+        try:
+            for first in range(0, tokens, STREAM_INTERVAL):
+                piece = min(STREAM_INTERVAL, tokens - first)
+                await asyncio.sleep(piece * self._active / self._tokens_per_s if self._tokens_per_s else 0)
+                if prompt.loop_check and first + piece < tokens:
+                    prompt.loop_check("")
+        finally:
+            self._active -= 1

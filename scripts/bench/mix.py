@@ -1,4 +1,4 @@
-"""The mix: pages of many kinds, generated, and drawn as PDFs with the answers that an engine is to give about them.
+"""The mix: pages of many kinds, drawn as PDFs, and an engine that gives scripted answers about them.
 
     python -m scripts.bench.mix docs/bench/mix.json
 
@@ -8,10 +8,14 @@ is assumed. The generator is seeded: the file is the same each time.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import json
 import math
+import re
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,9 +26,13 @@ import numpy as np
 import pymupdf
 from PIL import Image
 
-from scripts.bench.harness import create_parser
-from scripts.bench.local_s3 import BUCKET
-from scripts.bench.workload import A4
+from scripts.bench.harness import A4, STREAM_INTERVAL, create_parser, read_cpu_seconds
+from scripts.bench.s3_server import BUCKET
+from twopass.detection import region
+from twopass.detection.region import DETECT
+from twopass.document import Box
+from twopass.engines.interface import Completion, Engine, Prompt
+from twopass.families import registry
 
 SEED, PAGES = 20261121, 640
 SPREAD = 0.35  # standard deviation of the logarithm of tokens within a kind
@@ -98,7 +106,7 @@ LETTERS_PER_TOKEN = 3.6
 PHOTO_TOKENS = 20  # of the empty answer to a photo when it is read as a chart
 SENTENCE = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
 
-Box = tuple[float, float, float, float]  # in points
+PointBox = tuple[float, float, float, float]  # in points
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ class DrawnPage:
     blocks: list[str] = field(default_factory=list)
     answers: dict[str, ScriptedAnswer] = field(default_factory=dict)  # by element and turn: "e003", "e003-2"
 
-    def add_block(self, label: str, content: str, box: Box) -> str:
+    def add_block(self, label: str, content: str, box: PointBox) -> str:
         """Add to pass 1's answer; return the element's name."""
         x0, y0, x1, y1 = (round(999 * at / size) for at, size in zip(box, SIZE * 2, strict=True))
         self.blocks.append(f"<|ref|>{label}<|/ref|><|det|>[[{x0}, {y0}, {x1}, {y1}]]<|/det|>\n{content}  \n\n")
@@ -158,7 +166,7 @@ def make_photo(rng: np.random.Generator) -> bytes:
     return buffer.getvalue()
 
 
-def _place_crops(crops: Sequence[tuple[str, int, int, int]]) -> Iterator[tuple[Crop, Box]]:
+def _place_crops(crops: Sequence[tuple[str, int, int, int]]) -> Iterator[tuple[Crop, PointBox]]:
     """Set crops in rows at the page's foot, as large as there is room."""
     room = SIZE[0] - 2 * MARGIN
     rows: list[list[Crop]] = []
@@ -209,7 +217,7 @@ def _wrap(text: str, letters: int) -> list[str]:
     return lines
 
 
-def _draw_table(drawn: DrawnPage, tokens: int, box: Box) -> None:
+def _draw_table(drawn: DrawnPage, tokens: int, box: PointBox) -> None:
     rows = [[f"{row}.{column}" for column in range(4)] for row in range(max(int((box[3] - box[1]) / 14), 2))]
     for row, cells in enumerate(rows):
         for column, cell in enumerate(cells):
@@ -220,13 +228,13 @@ def _draw_table(drawn: DrawnPage, tokens: int, box: Box) -> None:
     drawn.answers[name] = ScriptedAnswer(f"<table>{html}</table>", tokens)
 
 
-def _draw_formula(drawn: DrawnPage, tokens: int, box: Box) -> None:
+def _draw_formula(drawn: DrawnPage, tokens: int, box: PointBox) -> None:
     drawn.pdf_page.insert_text((box[0] + 4, box[1] + 14), "Q = v A", fontsize=12)
     name = drawn.add_block("equation", "\\[ Q = v A \\]", box)
     drawn.answers[name] = ScriptedAnswer("\\[ Q = v A \\]", tokens)
 
 
-def _draw_figure(drawn: DrawnPage, tokens: int, box: Box, photo: bytes, number: int) -> None:
+def _draw_figure(drawn: DrawnPage, tokens: int, box: PointBox, photo: bytes, number: int) -> None:
     """Draw a photo. Odd numbers are read as charts; a second prompt asks what each of them shows."""
     drawn.pdf_page.insert_image(box, stream=photo, keep_proportion=False)
     name = drawn.add_block("image", "", box)
@@ -324,6 +332,125 @@ def write_documents(pages: Sequence[Mapping[str, Any]], folder: Path) -> Documen
         paths.append(str(path))
         document_answers.append(answers)
     return DocumentSet(pages, paths, document_answers, output=str(folder / "out"))
+
+
+_LABELS = {"equation": "display_formula"}  # of DeepSeek-OCR and of the detector, where they differ
+_TAGS = re.compile(r"<\|ref\|>(.*?)<\|/ref\|><\|det\|>\[(\[.*?\])\]<\|/det\|>")
+
+
+class Snapshot(NamedTuple):
+    at: float  # on the monotonic clock
+    tokens: int
+    cpu_seconds: dict[str, float]
+
+
+@dataclass
+class TokenMeter:
+    """Count tokens generated between two moments: when `first` pages have begun, and when all `pages` have."""
+
+    first: int
+    pages: int
+    begun: int = 0
+    tokens: int = 0
+    snapshots: list[Snapshot] = field(default_factory=list)
+    last_page_begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def begin_page(self) -> None:
+        self.begun += 1
+        if self.begun in (min(self.first, self.pages - 1), self.pages):
+            self.snapshots.append(Snapshot(time.monotonic(), self.tokens, read_cpu_seconds()))
+        if self.begun == self.pages:
+            self.last_page_begun.set()
+
+    @property
+    def period(self) -> tuple[float, float]:
+        """Start and end of the measurement, on the monotonic clock."""
+        return self.snapshots[0].at, self.snapshots[-1].at
+
+    @property
+    def tokens_per_s(self) -> float:
+        first, last = self.snapshots[0], self.snapshots[-1]
+        return (last.tokens - first.tokens) / (last.at - first.at)
+
+    @property
+    def pages_begun_per_s(self) -> float:
+        """Unlike tokens, pages compare models that ask about different crops."""
+        start, end = self.period
+        return (self.pages - min(self.first, self.pages - 1)) / (end - start)
+
+    def cpu_ms(self, tokens: float) -> dict[str, float]:
+        """The CPU milliseconds that so many tokens took, by kind of process."""
+        first, last = self.snapshots[0], self.snapshots[-1]
+        per_token = 1000 * tokens / (last.tokens - first.tokens)
+        return {
+            kind: round(per_token * (seconds - first.cpu_seconds[kind]), 1)
+            for kind, seconds in last.cpu_seconds.items()
+        }
+
+
+class ScriptedAnswerEngine(Engine):
+    """Let the inner engine generate as many tokens as the mix says, and return the scripted text instead of its own."""
+
+    def __init__(self, inner: Engine, answers: Mapping[str, ScriptedAnswer], meter: TokenMeter) -> None:
+        self._inner, self._answers, self.meter = inner, answers, meter
+        self.kind, self.precision, self.family = inner.kind, inner.precision, inner.family
+        self.sequences, self.needs_canary, self.buffer_pools = inner.sequences, inner.needs_canary, inner.buffer_pools
+        self.uses_drafts = inner.uses_drafts
+        self._page_prompt = registry.get_family(inner.family).prompts.get("document")  # readers have none
+        self.asked: list[Prompt] = []
+        self.unknown: Counter[str] = Counter()  # prompts without a scripted answer, by page and element
+
+    async def open(self, page_pool: Any) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        answer = self._answers.get(prompt.id)
+        if answer is None:
+            self.unknown[prompt.id.rpartition("/")[2]] += 1
+            answer = ScriptedAnswer(SENTENCE, PHOTO_TOKENS)
+        self.asked.append(prompt)
+        if prompt.text == DETECT:
+            self.meter.begin_page()
+            return replace(await self._inner.generate(prompt), text=write_detection(answer.text), finish_reason="stop")
+        completion = await self._generate_tokens(prompt, answer)
+        return replace(completion, text=write_tags(answer.text, self.family), finish_reason="stop")
+
+    async def _generate_tokens(self, prompt: Prompt, answer: ScriptedAnswer) -> Completion:
+        counted = 0
+
+        def count(_: str) -> bool:
+            """Count streamed tokens and run the pipeline's loop check on the scripted text; never end the answer."""
+            nonlocal counted
+            step = min(STREAM_INTERVAL, answer.tokens - counted)
+            counted += step
+            self.meter.tokens += step
+            if prompt.loop_check:
+                prompt.loop_check(answer.text[: round(len(answer.text) * counted / answer.tokens)])
+            return False
+
+        sampling = replace(prompt.sampling, max_tokens=answer.tokens, ignore_eos=True)
+        if prompt.text == self._page_prompt and "-e" not in prompt.id:
+            self.meter.begin_page()
+        completion = await self._inner.generate(replace(prompt, sampling=sampling, loop_check=count))
+        if completion.finish_reason != "length":
+            raise RuntimeError(f"{prompt.id}: {completion.finish_reason} after {completion.tokens_out} tokens")
+        self.meter.tokens += completion.tokens_out - counted
+        return completion
+
+
+def write_tags(answer: str, family: str) -> str:
+    """Write an answer of DeepSeek-OCR with the tags of another family: Unlimited-OCR has the label beside the box."""
+    return _TAGS.sub(r"<|det|>\1 \2<|/det|>", answer) if family == "unlimited_ocr" else answer
+
+
+def write_detection(answer: str) -> str:
+    """What a layout detector finds where DeepSeek-OCR answers this about a page: the same blocks."""
+    regions = [
+        region.make_region(_LABELS.get(label, label), Box(*(at / 999 for at in json.loads(box))), order=order)
+        for order, (label, box) in enumerate(_TAGS.findall(answer))
+    ]
+    return region.to_json(region.Detection(regions=tuple(regions)))
 
 
 if __name__ == "__main__":

@@ -41,10 +41,19 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from scripts.bench import harness, local_s3
-from scripts.bench.harness import create_parser, print_json, print_table
-from scripts.bench.throughput import build_settings, open_engine, raise_descriptor_limit, read_process_start
-from scripts.bench.workload import CROP_PROMPT, CROP_TOKENS, DRAFT_TOKENS, ENVIRONMENT, STREAM_INTERVAL, make_prompt
+from scripts.bench import harness, s3_server
+from scripts.bench.harness import (
+    CROP_PROMPT,
+    CROP_TOKENS,
+    DRAFT_TOKENS,
+    ENVIRONMENT,
+    STREAM_INTERVAL,
+    create_parser,
+    make_prompt,
+    print_json,
+    print_table,
+)
+from scripts.bench.suite import build_settings, open_engine, raise_descriptor_limit, read_process_start
 
 LIMIT_S = 240.0  # of one start; the slowest takes half of it
 FOLDERS = {  # of compiled code
@@ -96,7 +105,7 @@ def main(arguments: Sequence[str]) -> None:
     results["commit"] = options.commit or harness.read_commit()
     # As after Ctrl-C: the running start is killed, too, or it would keep the GPU's memory.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    with local_s3.start_server() as endpoint:
+    with s3_server.start_server() as endpoint:
         for start in plan_starts(options.kinds, options.rounds):
             _lay_out(caches, KINDS[start.kind].folders)
             command, variables = build_command(start, options, arguments), list_variables(start, caches, endpoint)
@@ -166,8 +175,8 @@ def locate_code(caches: Path) -> dict[str, str]:
 def list_variables(start: Start, caches: Path, endpoint: str) -> dict[str, str]:
     return {
         **ENVIRONMENT, **locate_code(caches), **KINDS[start.kind].variables,
-        "ENGINE_CACHE": f"s3://{local_s3.BUCKET}/{start.prefix}/", "BUCKET_ENDPOINT_URL": endpoint,
-        "BUCKET_ACCESS_KEY_ID": local_s3.ACCESS_KEY, "BUCKET_SECRET_ACCESS_KEY": local_s3.SECRET_KEY,
+        "ENGINE_CACHE": f"s3://{s3_server.BUCKET}/{start.prefix}/", "BUCKET_ENDPOINT_URL": endpoint,
+        "BUCKET_ACCESS_KEY_ID": s3_server.ACCESS_KEY, "BUCKET_SECRET_ACCESS_KEY": s3_server.SECRET_KEY,
         "PYTHONUNBUFFERED": "1",  # or what a core prints about its kernels would be lost with it
     }  # fmt: skip
 

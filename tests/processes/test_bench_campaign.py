@@ -10,7 +10,7 @@ import pytest
 
 from scripts.bench import campaign
 from scripts.bench.campaign import PeakRate, SimulatedLoop
-from scripts.bench.corpus_server import Corpus
+from scripts.bench.s3_server import Corpus
 
 
 def test_a_killed_campaign_is_resumed(tmp_path: Path) -> None:

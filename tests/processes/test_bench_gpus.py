@@ -1,4 +1,4 @@
-"""scripts/bench/gpus.py: whole jobs on several engines, here scripted ones, and what the benchmark needs to run."""
+"""scripts/bench gpus: whole jobs on several engines, here scripted ones, and what the benchmark needs to run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import subprocess
 import sys
 from typing import Any
 
-from scripts.bench import gpus
-from scripts.bench.host_engine import HostEngine
-from scripts.bench.workload import DRAFT_TOKENS
+from scripts.bench import jobs
+from scripts.bench.harness import DRAFT_TOKENS
+from scripts.bench.latency import HostEngine
 from tests import ROOT
 from twopass.engines.interface import Prompt, Sampling
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
@@ -21,7 +21,7 @@ OPTIONS = ("--scripted", "--sequences", "2", "--pages", "16", "--workers", "1")
 
 def test_jobs_run_on_several_scripted_engines() -> None:
     """The result has pages a second, the number of engines, and what the main process could do at most."""
-    facts: dict[str, Any] = gpus.measure(gpus.parse_options(OPTIONS), 2)
+    facts: dict[str, Any] = jobs.measure_gpus(jobs.parse_gpus(OPTIONS), 2)
 
     assert (facts["engines"], facts["pages"], facts["started"]["engines"]) == (2, 32, 2)
     assert facts["pages_per_s"] > 0 and facts["host_limit_pages_per_s"] > 0
@@ -31,17 +31,17 @@ def test_jobs_run_on_several_scripted_engines() -> None:
 def test_engines_of_several_gpus_have_drafts() -> None:
     """As a worker's, with simulated acceptance; without --acceptance there are none."""
     real = ("--model-dir", "model", "--tensor-parallel", "2")
-    with_drafts, without = (gpus.parse_options([*real, *more]) for more in (("--acceptance", "3"), ()))
+    with_drafts, without = (jobs.parse_gpus([*real, *more]) for more in (("--acceptance", "3"), ()))
 
-    settings = gpus._build_settings(with_drafts, 2)
+    settings = jobs._build_settings(with_drafts, 2)
 
-    assert (settings.draft_tokens, gpus._build_settings(without, 2).draft_tokens) == (DRAFT_TOKENS, 0)
+    assert (settings.draft_tokens, jobs._build_settings(without, 2).draft_tokens) == (DRAFT_TOKENS, 0)
     assert (settings.gpus, settings.tensor_parallel_size) == (4, 2)
 
 
 def test_the_benchmark_needs_no_boto3() -> None:
     """Documents and artefacts are in a folder; a machine with GPUs may have no client of S3."""
-    code = "import sys; sys.modules['boto3'] = sys.modules['botocore'] = None; import scripts.bench.gpus"
+    code = "import sys; sys.modules['boto3'] = sys.modules['botocore'] = None; import scripts.bench.jobs"
 
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 

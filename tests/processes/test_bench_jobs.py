@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench import jobs, local_s3, mix, workload
-from scripts.bench.scripted_engine import ScriptedAnswerEngine, TokenMeter
+from scripts.bench import harness, jobs, mix, s3_server
+from scripts.bench.mix import ScriptedAnswerEngine, TokenMeter
 from tests.fakes.reader import Reader
 from twopass.detection.region import DETECT
 from twopass.engines.interface import Completion, Engine, Prompt
@@ -20,7 +20,7 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.worker import Worker, open_worker
 
-MIX = workload.read_mix(640)
+MIX = harness.read_mix(640)
 SEQUENCES = 4
 BLANK = next(page for page in MIX if page["kind"] == "blank")
 
@@ -114,12 +114,12 @@ def test_pages_for_a_latency_run_are_one_document() -> None:
 
 async def test_whole_jobs_are_measured_against_the_engine_alone(worker: Worker) -> None:
     """The result has pages a second for every number of jobs, page slots and way, latencies, and the engine's share."""
-    with local_s3.start_server() as endpoint:
+    with s3_server.start_server() as endpoint:
         settings = worker.settings.model_copy(update={
             "bucket_endpoint_url": endpoint, "bucket_access_key_id": "key",
             "bucket_secret_access_key": Settings(bucket_secret_access_key="s").bucket_secret_access_key,
         })  # fmt: skip
-        local_s3.connect(endpoint).create_bucket(Bucket=local_s3.BUCKET)
+        s3_server.connect(endpoint).create_bucket(Bucket=s3_server.BUCKET)
         facts = await asyncio.to_thread(
             jobs.measure,
             replace(worker, settings=settings),

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from rapidfuzz.distance import LCSseq
 
-from scripts.bench import drawn_scans
+from scripts.bench import scans
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import Pixels
 
-GERMAN = next(language for language in drawn_scans.LANGUAGES if language.code == "de")
+GERMAN = next(language for language in scans.LANGUAGES if language.code == "de")
 
 
 def test_ragged_columns_of_a_scan_are_not_read_across() -> None:
     """Five columns that the layout model takes for a table are read one after the other."""
-    scan = drawn_scans.draw_ragged_columns(replace(GERMAN, setting=drawn_scans.Setting.draw(1)))
+    scan = scans.draw_ragged_columns(replace(GERMAN, setting=scans.Setting.draw(1)))
     height, width = scan.pixels.shape[:2]
     answer = read_page(PagePointer("", 1, is_pdf=False), Pixels(width, height, data=scan.pixels.tobytes()), "de")
 

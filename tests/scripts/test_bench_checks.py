@@ -12,16 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.bench.corpus import checks, command, drawn, drawn_text, scores
+from scripts.bench import corpus
+from scripts.bench.corpus import Reader, ReaderMissing, ReaderRun, Reading, Source, checks, drawn
 from scripts.bench.corpus.checks import Check, Form, InvalidCheck, Kind
-from scripts.bench.corpus.readers import Reader, ReaderMissing, Reading
-from scripts.bench.corpus.scores import ReaderRun, Source
 from twopass.acceptance import drawn_pages
 from twopass.text import table_markup
 from twopass.text.prose import split_words
 
-DRAWN = checks.load(command.CHECKS / "drawn.jsonl")
-CORPUS = checks.load(command.CHECKS / "corpus.jsonl")
+DRAWN = checks.load(corpus.CHECKS / "drawn.jsonl")
+CORPUS = checks.load(corpus.CHECKS / "corpus.jsonl")
 FIELDS: dict[str, Any] = {"file": "a.pdf", "page": 1, "kind": "present", "class": "columns", "texts": ["spring"]}
 PAGE = "The **warden** walks the line on Thursdays and listens for leaks with an iron rod.\n\n# Prices\n\nThey fell."
 TABLE = "| Valve | Pressure | |\n| --- | --- | --- |\n| School | 4.0 bar | 6 May |\n| Bakery | 3.7 bar | 9 May |"
@@ -94,7 +93,7 @@ def test_arabic_is_drawn_in_joined_forms_and_lam_alef_as_one() -> None:
 
     assert "\ufef7" in text  # lam with alef and hamza, initial
     assert [line.strip() for line in unicodedata.normalize("NFKC", text).split("\n") if line.strip()] == list(
-        drawn_text.ARABIC_LINES
+        drawn.ARABIC_LINES
     )
 
 
@@ -269,7 +268,7 @@ def test_checks_are_counted_by_class_and_failed_ones_are_listed() -> None:
     some = [make_check(Kind.PRESENT, "warden"), make_check(Kind.PRESENT, "miller")]
     run = ReaderRun("reader", {"a.pdf": Reading((PAGE,), 2.0)})
 
-    rows, misses = scores.count_passed(some, [run], {"a.pdf": Source(Path("a.pdf"), 1, False)})
+    rows, misses = corpus.count_passed(some, [run], {"a.pdf": Source(Path("a.pdf"), 1, False)})
 
     assert rows == [["columns", "2", "1"], ["all", "2", "1"]]
     assert misses == [["a.pdf 1", "columns", "present", "miller", "no"]]
@@ -279,10 +278,10 @@ def test_seconds_are_those_of_a_page_and_documents_that_failed_do_not_count() ->
     sources = {name: Source(Path(name), pages, False) for name, pages in (("a.pdf", 2), ("b.pdf", 1), ("c.pdf", 1))}
     readings = {"a.pdf": Reading(("", ""), 2.0), "b.pdf": Reading(("",), 4.0), "c.pdf": Reading((), 0.1, "broken")}
 
-    rows = scores.measure_seconds([ReaderRun("reader", readings)], sources)
+    rows = corpus.measure_seconds([ReaderRun("reader", readings)], sources)
 
     assert rows[0] == ["text layer, median, s a page", "1.00"]
-    assert rows[2] == ["scan, median, s a page", scores.NONE]
+    assert rows[2] == ["scan, median, s a page", corpus.NONE]
     assert rows[-1] == ["documents not read", "1"]
 
 
@@ -304,22 +303,22 @@ def test_only_the_first_pages_of_a_file_are_read(tmp_path: Path) -> None:
         pdf.save(tmp_path / "a.pdf")
     (tmp_path / "output").mkdir()
 
-    source = command.cut(tmp_path / "a.pdf", 3, tmp_path / "output")
+    source = corpus.cut(tmp_path / "a.pdf", 3, tmp_path / "output")
 
     assert source == Source(tmp_path / "output" / "a.pdf", 3, False)
 
 
 def test_a_page_below_a_picture_is_a_scan(tmp_path: Path) -> None:
-    letter = drawn_pages.prose(drawn_text.DROP_CAP)
+    letter = drawn_pages.prose(drawn.DROP_CAP)
     drawn_pages.save_scans((letter,), tmp_path / "scan.pdf")
     drawn_pages.save((letter,), tmp_path / "text.pdf")
 
-    assert [command.describe(tmp_path / name).is_scan for name in ("scan.pdf", "text.pdf")] == [True, False]
+    assert [corpus.describe(tmp_path / name).is_scan for name in ("scan.pdf", "text.pdf")] == [True, False]
 
 
 def test_files_that_are_missing_in_the_folder_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The public PDFs are not part of the project."""
-    names = command.find_files(tmp_path, CORPUS)
+    names = corpus.find_files(tmp_path, CORPUS)
 
     assert names == []
     assert "edgar.pdf, edgar_image.pdf" in capsys.readouterr().out

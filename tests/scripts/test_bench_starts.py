@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scripts.bench import local_s3, starts
+from scripts.bench import s3_server, starts
 from twopass.engines.vllm.shared_cache import Place, SharedCache, State
 from twopass.families.registry import get_family
 from twopass.pages.shared_pixels import Pixels
@@ -179,7 +179,7 @@ def test_all_that_jobs_can_ask_is_read() -> None:
 
 async def test_the_loopback_bucket_keeps_compiled_code(tmp_path: Path) -> None:
     """A fresh start stores it once, whoever comes second; a shared one fetches it."""
-    with local_s3.start_server() as endpoint:
+    with s3_server.start_server() as endpoint:
         variables = starts.list_variables(FRESH, tmp_path, endpoint)
         names = ("ENGINE_CACHE", "BUCKET_ENDPOINT_URL", "BUCKET_ACCESS_KEY_ID", "BUCKET_SECRET_ACCESS_KEY")
         settings = Settings(**{name.lower(): variables[name] for name in names})  # type: ignore[arg-type]

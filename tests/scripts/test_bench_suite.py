@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts.bench import __main__, harness, jobs, mix, suite, throughput, workload
+from scripts.bench import __main__, harness, jobs, mix, suite
 from tests import ROOT
 from twopass.engines.vllm.arguments import DEFAULT_DRAFTS
 from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2
@@ -38,12 +38,12 @@ def test_the_suite_runs_when_no_command_is_given(capsys: pytest.CaptureFixture[s
 
 def test_answers_are_streamed_in_the_benchmark_as_in_a_worker() -> None:
     """The benchmark's STREAM_INTERVAL is the default of the setting."""
-    assert Settings.model_fields["stream_interval"].default == workload.STREAM_INTERVAL
+    assert Settings.model_fields["stream_interval"].default == harness.STREAM_INTERVAL
 
 
 def test_the_mix_starts_over_where_more_pages_are_asked_for() -> None:
     """Page 641 is the first page again."""
-    lengths = [page["tokens"] for page in workload.read_mix(1536)]
+    lengths = [page["tokens"] for page in harness.read_mix(1536)]
 
     assert len(lengths) == 1536
     assert lengths[640] == lengths[0]
@@ -51,7 +51,7 @@ def test_the_mix_starts_over_where_more_pages_are_asked_for() -> None:
 
 def test_the_mix_file_is_what_its_generator_writes() -> None:
     """The generator is seeded, so its numbers can be compared with those of older runs."""
-    assert workload.MIX_FILE.read_text() == mix.generate()
+    assert harness.MIX_FILE.read_text() == mix.generate()
 
 
 def test_new_results_are_merged_into_existing_ones() -> None:
@@ -86,9 +86,9 @@ def test_only_runs_of_like_machines_are_merged(change: dict[str, Any], differenc
 
 def test_scans_are_spread_evenly() -> None:
     """The engine has as large a share of them at any time."""
-    assert [workload.is_scan(number, 0.25) for number in range(8)] == [False, False, False, True] * 2
-    assert not any(workload.is_scan(number, 0.0) for number in range(100))
-    assert all(workload.is_scan(number, 1.0) for number in range(100))
+    assert [harness.is_scan(number, 0.25) for number in range(8)] == [False, False, False, True] * 2
+    assert not any(harness.is_scan(number, 0.0) for number in range(100))
+    assert all(harness.is_scan(number, 1.0) for number in range(100))
 
 
 def test_starts_are_summarized_by_median_and_maximum() -> None:
@@ -137,10 +137,10 @@ def test_drafts_are_measured_with_simulated_acceptance_only(capsys: pytest.Captu
 
     simulated = parse("--acceptance", "2.5")
 
-    assert parse().drafts == 0 and throughput.build_overrides(parse()) == {}
-    assert (simulated.drafts, simulated.acceptance) == (workload.DRAFT_TOKENS, 2.5)
-    config = throughput.build_overrides(simulated)["speculative_config"]
-    assert (config["num_speculative_tokens"], config["synthetic_acceptance_length"]) == (workload.DRAFT_TOKENS, 2.5)
+    assert parse().drafts == 0 and suite.build_overrides(parse()) == {}
+    assert (simulated.drafts, simulated.acceptance) == (harness.DRAFT_TOKENS, 2.5)
+    config = suite.build_overrides(simulated)["speculative_config"]
+    assert (config["num_speculative_tokens"], config["synthetic_acceptance_length"]) == (harness.DRAFT_TOKENS, 2.5)
     with pytest.raises(SystemExit):
         parse("--acceptance", "3", "--drafts", "0")
     assert "--acceptance: needs --drafts" in capsys.readouterr().err
@@ -168,13 +168,13 @@ def test_drafts_are_refused_for_a_model_that_has_none(tmp_path: Path, capsys: py
 
 def test_the_texts_of_drafts_have_a_logits_processor() -> None:
     """vLLM notifies it of every request; the plugin does not start an engine with drafts without it."""
-    assert workload.list_processors("ours", has_drafts=True) == [NGRAM_V2, DRAFT_TEXTS]
-    assert workload.list_processors("ours") == [NGRAM_V2]
+    assert harness.list_processors("ours", has_drafts=True) == [NGRAM_V2, DRAFT_TEXTS]
+    assert harness.list_processors("ours") == [NGRAM_V2]
 
 
 def test_as_many_tokens_are_drafted_in_the_benchmark_as_in_a_worker() -> None:
     """The benchmark's DRAFT_TOKENS is the engine's default where it drafts."""
-    assert workload.DRAFT_TOKENS == DEFAULT_DRAFTS
+    assert harness.DRAFT_TOKENS == DEFAULT_DRAFTS
 
 
 def test_every_row_of_the_table_is_in_the_last_full_run() -> None:

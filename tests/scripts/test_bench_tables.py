@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench.corpus import adapters, scores
-from scripts.bench.corpus.readers import Reading
-from scripts.bench.corpus.scores import ReaderRun
+from scripts.bench import corpus
+from scripts.bench.corpus import ReaderRun, Reading, adapters
 from twopass.document import Cell, Table
 
 TRUTH = """<document><table id="1"><region id="1" page="1">
@@ -23,12 +22,12 @@ TRUTH = """<document><table id="1"><region id="1" page="1">
 def truth(tmp_path: Path) -> list[Table]:
     path = tmp_path / "ports-str.xml"
     path.write_text(TRUTH, encoding="utf-8")
-    return scores.load_truth(path)
+    return corpus.load_truth(path)
 
 
 def test_relations_skip_cells_without_text(truth: list[Table]) -> None:
     """Neighbours are the next texts to the right and below, across spans and empty cells; signs do not count."""
-    assert set(scores.find_relations(truth[0])) == {
+    assert set(corpus.find_relations(truth[0])) == {
         ("port", "ships", "right"),
         ("port", "fernsey", "below"),
         ("ships", "1204", "below"),
@@ -42,7 +41,7 @@ def test_a_right_table_is_exact(truth: list[Table]) -> None:
         "<table><tr><th>Port</th><th colspan='2'>Ships</th></tr><tr><td>Fernsey</td><td></td><td>1204</td></tr></table>"
     )
     flat = "| Port | Ships |  |\n|---|---|---|\n| Fernsey |  | 1,204 |\n"
-    right, wrong = (scores.score(f"# Ports\n\n{markdown}\n", truth) for markdown in (spans, flat))
+    right, wrong = (corpus.score(f"# Ports\n\n{markdown}\n", truth) for markdown in (spans, flat))
 
     assert (right.exact, right.tables, right.precision, right.recall) == (1, 1, 1.0, 1.0)
     assert (wrong.exact, wrong.recall) == (0, 0.75)
@@ -53,7 +52,7 @@ def test_cells_outside_the_table_count_as_nothing() -> None:
     """A table without text has no relations."""
     empty = Table(rows=2, cols=2, cells=(Cell(row=0, col=0), Cell(row=1, col=1)), html="")
 
-    assert not scores.find_relations(empty)
+    assert not corpus.find_relations(empty)
 
 
 def test_a_page_that_takes_too_long_is_counted(truth: list[Table]) -> None:
@@ -63,4 +62,4 @@ def test_a_page_that_takes_too_long_is_counted(truth: list[Table]) -> None:
             pass
     run = ReaderRun("slow", {"a.pdf": Reading((adapters.NO_ANSWER, "text"), 1.0)})
 
-    assert scores.summarise([run], {"a.pdf": truth})[-1] == ["pages without an answer", "1"]
+    assert corpus.summarise([run], {"a.pdf": truth})[-1] == ["pages without an answer", "1"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from scripts.bench import vision_encoder
+from scripts.bench import encoder
 from tests.vllm import tiny
 from twopass.acceptance.checks import CheckOutcome
 from twopass.acceptance.vision_inputs import judge_embeddings, measure_agreement
@@ -35,7 +35,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     config["projector_config"]["input_dim"] = WIDTHS[request.param]
     (folder / "config.json").write_text(json.dumps(config))
     with (
-        vision_encoder.load_model(folder, dtype="float32", mm_encoder_attn_backend=tiny.CPU_ENCODER_ATTENTION) as model,
+        encoder.load_model(folder, dtype="float32", mm_encoder_attn_backend=tiny.CPU_ENCODER_ATTENTION) as model,
         torch.inference_mode(),
     ):
         yield model
@@ -46,7 +46,7 @@ def noise(count: int, side: int) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def batch(model: Any) -> vision_encoder.Batch:
+def batch(model: Any) -> encoder.Batch:
     """One image with two tiles and one without."""
     stock = next(base.__name__ for base in type(model).__mro__ if base.__name__ in SIDES)
     global_side, tile_side = SIDES[stock]
@@ -58,15 +58,13 @@ def batch(model: Any) -> vision_encoder.Batch:
 
 
 @pytest.fixture(scope="module")
-def official(model: Any, batch: vision_encoder.Batch) -> list[torch.Tensor]:
-    return vision_encoder.encode_stock(model, batch)
+def official(model: Any, batch: encoder.Batch) -> list[torch.Tensor]:
+    return encoder.encode_stock(model, batch)
 
 
-def test_embeddings_equal_the_stock_models(
-    model: Any, batch: vision_encoder.Batch, official: list[torch.Tensor]
-) -> None:
+def test_embeddings_equal_the_stock_models(model: Any, batch: encoder.Batch, official: list[torch.Tensor]) -> None:
     """Encoded together by us and one after the other by vLLM."""
-    for mine, reference in zip(vision_encoder.encode(model, batch), official, strict=True):
+    for mine, reference in zip(encoder.encode(model, batch), official, strict=True):
         assert mine.shape == reference.shape
         assert (mine - reference).norm() / reference.norm() < 1e-4
         assert judge_embeddings("noise", measure_agreement(mine, reference)).outcome is CheckOutcome.PASSED
@@ -74,17 +72,15 @@ def test_embeddings_equal_the_stock_models(
 
 @pytest.mark.parametrize("model", ["DeepseekOCRForCausalLM"], indirect=True)
 def test_the_acceptance_run_catches_wrong_embeddings(
-    model: Any, batch: vision_encoder.Batch, official: list[torch.Tensor]
+    model: Any, batch: encoder.Batch, official: list[torch.Tensor]
 ) -> None:
     """Tiles in another order, a missing newline token and wrong normalisation; rounding to bfloat16 passes."""
     reference = official[0]
     darker = batch | {name: batch[name] // 2 for name in ("pixel_values", "images_crop")}
     cases = {
-        "tiles in another order": vision_encoder.encode(model, batch | {"images_crop": batch["images_crop"].flip(0)})[
-            0
-        ],
+        "tiles in another order": encoder.encode(model, batch | {"images_crop": batch["images_crop"].flip(0)})[0],
         "no newline token": torch.cat((reference[:NEWLINE], reference[NEWLINE + 1 :])),
-        "wrong normalisation": vision_encoder.encode(model, darker)[0],
+        "wrong normalisation": encoder.encode(model, darker)[0],
         "another precision": reference.bfloat16().float(),
     }
 

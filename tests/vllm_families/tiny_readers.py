@@ -9,14 +9,14 @@ from typing import Any
 import torch
 import transformers
 
-from scripts.bench import reader_checkpoints
+from scripts.bench import families
 
 SEED = 7
 
 
 def write_checkpoint(folder: Path, name: str) -> Path:
     """Write a folder as on the hub: configuration, tokenizer, image processor and weights."""
-    reader_checkpoints.WRITERS[name](folder, **reader_checkpoints.TINY[name])
+    families.WRITERS[name](folder, **families.TINY[name])
     torch.manual_seed(SEED)
     model = transformers.AutoModelForImageTextToText.from_config(transformers.AutoConfig.from_pretrained(folder))
     with torch.no_grad():

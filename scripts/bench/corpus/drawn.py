@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pymupdf
 
 from scripts import ROOT
-from scripts.bench.corpus import drawn_text
 from scripts.bench.corpus.checks import Rows
 from twopass.acceptance import drawn_pages
 from twopass.acceptance.drawn_pages import A4, DrawnPage, Write
@@ -207,7 +206,7 @@ class DrawnDocument:
 def draw_drop_cap(page: pymupdf.Page) -> None:
     top, left = 120, MARGIN
     page.insert_text((left, top + 32), "A", fontname="tibo", fontsize=44)
-    first, rest = drawn_text.DROP_CAP
+    first, rest = DROP_CAP
     words, lines, font = first.split(), list[str](), pymupdf.Font("tiro")
     while words and len(lines) < 3:
         line = [words.pop(0)]
@@ -221,7 +220,7 @@ def draw_drop_cap(page: pymupdf.Page) -> None:
 
 def draw_cards(page: pymupdf.Page) -> None:
     page.insert_text((MARGIN, 90), "Four stations of the waterworks", fontname="hebo", fontsize=18)
-    for n, (title, *lines) in enumerate(drawn_text.CARDS):
+    for n, (title, *lines) in enumerate(CARDS):
         x, y = MARGIN + 240 * (n % 2), 120 + 130 * (n // 2)
         page.draw_rect((x, y, x + 215, y + 105), color=(0.4, 0.4, 0.4), fill=(0.95, 0.97, 1))
         page.insert_text((x + 12, y + 24), title, fontname="hebo", fontsize=13)
@@ -269,12 +268,12 @@ def draw_fields(page: pymupdf.Page) -> None:
 
 
 def draw_hebrew(page: pymupdf.Page) -> None:
-    body = "".join(f"<p dir='rtl'>{line}</p>" for line in (*drawn_text.HEBREW, drawn_text.HEBREW_MIXED))
+    body = "".join(f"<p dir='rtl'>{line}</p>" for line in (*HEBREW, HEBREW_MIXED))
     write_html(page, (MARGIN, 100, A4[0] - MARGIN, 500), body, 14)
 
 
 def draw_arabic(page: pymupdf.Page) -> None:
-    write_arabic(page, drawn_text.ARABIC_LINES, 120)
+    write_arabic(page, ARABIC_LINES, 120)
 
 
 def write_lines(lines: Sequence[str], size: float = 14) -> DrawnPage:
@@ -291,7 +290,7 @@ def draw_letterhead(page: pymupdf.Page) -> None:
     page.insert_text((450, 36), "Page 1 of 1", fontname="heit", fontsize=8)
     page.draw_line((MARGIN, 42), (A4[0] - MARGIN, 42), width=0.5)
     page.insert_text((MARGIN, 96), "Pressure and leaks", fontname="hebo", fontsize=16)
-    write_paragraphs(page, drawn_text.REPORT, 110)
+    write_paragraphs(page, REPORT, 110)
     page.draw_line((MARGIN, 800), (A4[0] - MARGIN, 800), width=0.5)
     page.insert_text((MARGIN, 812), "Village Council, Church Row 1, telephone 42", fontname="helv", fontsize=7)
 
@@ -306,7 +305,7 @@ def draw_running(number: int) -> Write:
                          rotate=90, color=(0.4, 0.4, 0.4))  # fmt: skip
         first = "extensions proposed by the engineers were built. " if number == 2 else ""
         last = "The council voted on the plan, and in the end only 2" if number == 1 else ""
-        text = drawn_text.COLUMNS[2 * number - 2 : 2 * number]
+        text = COLUMNS[2 * number - 2 : 2 * number]
         write_paragraphs(page, [first + text[0], text[1], *filter(None, (last,))])
 
     return write
@@ -342,7 +341,7 @@ def draw_table(rows: Rows, style: str, caption: str) -> DrawnPage:
         wide = width * (0.85 if style == "spanning" else 1)
         write_cells(page, rows, lambda r, c: (left + c * wide + 8, top + r * height + height * 0.66))
         bottom = top + height * len(rows)
-        write_html(page, (MARGIN, bottom + 20, A4[0] - MARGIN, bottom + 90), f"<p>{drawn_text.REPORT[0]}</p>")
+        write_html(page, (MARGIN, bottom + 20, A4[0] - MARGIN, bottom + 90), f"<p>{REPORT[0]}</p>")
 
     return DrawnPage(write, caption, (rows,))
 
@@ -351,7 +350,7 @@ def draw_ledger(page: pymupdf.Page) -> None:
     """A table as an office program exports it: uneven columns, numbers to the right, rules below the rows only."""
     page.insert_text((MARGIN, 100), "Cash book of the waterworks", fontname="hebo", fontsize=12)
     starts, font = (MARGIN, MARGIN + 60, MARGIN + 300, MARGIN + 390), pymupdf.Font("helv")
-    for r, row in enumerate(drawn_text.TABLE_LEDGER):
+    for r, row in enumerate(TABLE_LEDGER):
         y = 150 + 22 * r
         for c, text in enumerate(row):
             x = starts[c] if c < 2 else starts[c] + 70 - font.text_length(text, 10)
@@ -362,7 +361,7 @@ def draw_ledger(page: pymupdf.Page) -> None:
 def draw_contents(page: pymupdf.Page) -> None:
     page.insert_text((MARGIN, 90), "Contents", fontname="hebo", fontsize=18)
     font = pymupdf.Font("tiro")
-    for n, (title, number) in enumerate(drawn_text.CONTENTS):
+    for n, (title, number) in enumerate(CONTENTS):
         y, end = 130 + 24 * n, A4[0] - MARGIN - 24
         page.insert_text((MARGIN, y), title, fontname="tiro", fontsize=12)
         dots = int((end - MARGIN - font.text_length(title, 12) - 12) / font.text_length(".", 12))
@@ -372,7 +371,7 @@ def draw_contents(page: pymupdf.Page) -> None:
 
 def draw_code(page: pymupdf.Page) -> None:
     write_html(page, (MARGIN, 80, A4[0] - MARGIN, 140), "<p>The gauge is read every minute by this program:</p>")
-    for n, line in enumerate(drawn_text.CODE):
+    for n, line in enumerate(CODE):
         page.insert_text((MARGIN + 12, 160 + 15 * n), line, fontname="cour", fontsize=10.5)
     write_html(page, (MARGIN, 280, A4[0] - MARGIN, 340), "<p>It stops when the level falls below zero.</p>")
 
@@ -384,7 +383,7 @@ def draw_characters(page: pymupdf.Page) -> None:
         "<p>The loss was 157. The year before it had been 212.</p>"
         "<p>Each person uses about 130 l, that is 0.13 m<sup>3</sup>, of CO<sub>2</sub>-free water.</p>"
         "<p>The office and the first floor were flooded.</p>"
-        f"<p>{drawn_text.CHINESE}</p>"
+        f"<p>{CHINESE}</p>"
     )
     write_html(page, (MARGIN, 90, A4[0] - MARGIN, 330), body, 12)
     for n, line in enumerate(("Close the inlet", "Drain the basin", "Brush the walls")):
@@ -417,7 +416,7 @@ def draw_figure(page: pymupdf.Page) -> None:
     write_html(page, (MARGIN, 80, A4[0] - MARGIN, 130), "<p>The way of the water from the spring to the houses:</p>")
     with pymupdf.open() as pdf:
         picture = pdf.new_page(width=460, height=420)
-        for n, label in enumerate(drawn_text.FIGURE_LABELS):
+        for n, label in enumerate(FIGURE_LABELS):
             picture.draw_rect((120, 20 + 100 * n, 340, 80 + 100 * n), color=(0, 0, 0.5), fill=(0.9, 0.95, 1))
             picture.insert_text((150, 56 + 100 * n), label, fontname="hebo", fontsize=17)
         stream = picture.get_pixmap(dpi=SMALL_PAGE_DPI).tobytes("png")
@@ -425,7 +424,7 @@ def draw_figure(page: pymupdf.Page) -> None:
 
 
 def draw_receipt(page: pymupdf.Page) -> None:
-    for n, line in enumerate(drawn_text.RECEIPT):
+    for n, line in enumerate(RECEIPT_LINES):
         page.insert_text((14, 40 + 26 * n), line, fontname="helv", fontsize=9)
 
 
@@ -435,29 +434,29 @@ def _single(name: str, write: Write, text: str = "", order: bool = False) -> Dra
 
 def list_documents() -> tuple[DrawnDocument, ...]:
     """All documents in the order of their names in checks/drawn.jsonl."""
-    two_columns = drawn_pages.prose(drawn_text.COLUMNS, "The Village Waterworks", BODY_PT, columns=2)
+    two_columns = drawn_pages.prose(COLUMNS, "The Village Waterworks", BODY_PT, columns=2)
     tables = {
-        "table_ruled": draw_table(drawn_text.TABLE_PLAIN, "ruled", "Reservoirs of the village"),
-        "table_double": draw_table(drawn_text.TABLE_DOUBLE, "double", "Pressure at the valves"),
-        "table_spanning": draw_table(drawn_text.TABLE_SPANNING, "spanning", "Consumption by district"),
-        "table_borderless": draw_table(drawn_text.TABLE_BORDERLESS, "", "Meters by street"),
-        "table_ledger": DrawnPage(draw_ledger, "Cash book", (drawn_text.TABLE_LEDGER,)),
+        "table_ruled": draw_table(TABLE_PLAIN, "ruled", "Reservoirs of the village"),
+        "table_double": draw_table(TABLE_DOUBLE, "double", "Pressure at the valves"),
+        "table_spanning": draw_table(TABLE_SPANNING, "spanning", "Consumption by district"),
+        "table_borderless": draw_table(TABLE_BORDERLESS, "", "Meters by street"),
+        "table_ledger": DrawnPage(draw_ledger, "Cash book", (TABLE_LEDGER,)),
     }
-    arabic = DrawnPage(draw_arabic, "\n".join(drawn_text.ARABIC_LINES))
-    hebrew = DrawnPage(draw_hebrew, "\n".join((*drawn_text.HEBREW, drawn_text.HEBREW_MIXED)))
+    arabic = DrawnPage(draw_arabic, "\n".join(ARABIC_LINES))
+    hebrew = DrawnPage(draw_hebrew, "\n".join((*HEBREW, HEBREW_MIXED)))
     return (
         DrawnDocument("two_columns", (two_columns,), order=True),
         DrawnDocument("two_columns_scan", (two_columns,), is_scan=True, order=True),
-        DrawnDocument("korean_columns", (drawn_pages.prose(drawn_text.KOREAN_COLUMNS, columns=2),), order=True),
-        _single("drop_cap", draw_drop_cap, "A" + " ".join(drawn_text.DROP_CAP), order=True),
+        DrawnDocument("korean_columns", (drawn_pages.prose(KOREAN_COLUMNS, columns=2),), order=True),
+        _single("drop_cap", draw_drop_cap, "A" + " ".join(DROP_CAP), order=True),
         _single("cards", draw_cards),
         DrawnDocument("cards_scan", (DrawnPage(draw_cards, ""),), is_scan=True),
         _single("tax_form", draw_tax_form),
         _single("fields", draw_fields),
         DrawnDocument("hebrew", (hebrew,), order=True),
         DrawnDocument("arabic", (arabic,), order=True),
-        DrawnDocument("korean_scan", (write_lines(drawn_text.KOREAN),), is_scan=True),
-        DrawnDocument("russian_scan", (write_lines(drawn_text.RUSSIAN),), is_scan=True),
+        DrawnDocument("korean_scan", (write_lines(KOREAN),), is_scan=True),
+        DrawnDocument("russian_scan", (write_lines(RUSSIAN),), is_scan=True),
         _single("letterhead", draw_letterhead),
         DrawnDocument("letterhead_scan", (DrawnPage(draw_letterhead, ""),), is_scan=True),
         DrawnDocument("running", tuple(DrawnPage(draw_running(number), "") for number in (1, 2, 3))),
@@ -495,3 +494,159 @@ def _save_receipt(path: Path) -> None:
         image = drawn.get_pixmap(dpi=SMALL_PAGE_DPI, colorspace=pymupdf.csGRAY).tobytes("jpeg", jpg_quality=80)
         scan.new_page(width=SMALL_PAGE[0], height=SMALL_PAGE[1]).insert_image((0, 0, *SMALL_PAGE), stream=image)
         scan.ez_save(path)
+
+
+COLUMNS = (
+    "The waterworks of the village began with a quarrel about a ditch. In the dry summer of 1911 the miller kept the "
+    "sluice shut for nine days, and the cattle of the lower farms had to be driven to the river every evening.",
+    "The council met in the schoolroom and heard three proposals. A dam would have drowned the orchard; a pump would "
+    "have needed coal; a pipe from the spring above the forest needed only patience and a loan.",
+    "Work on the pipe started in the following March. Forty men dug by hand through clay and then through chalk, and "
+    "the schoolmaster recorded the depth of the trench each Saturday in a green notebook.",
+    "The first water ran into the reservoir on a Sunday in October. It was brown for an hour and then perfectly clear. "
+    "The priest tasted it first, the mayor second, and the miller did not come at all.",
+    "Since then the works have been extended twice. A second chamber was added when the railway came, and a chlorine "
+    "room was built after the fever year, against the advice of the brewer.",
+    "Today two wardens share the duty. One reads the gauges before breakfast, the other walks the line on Thursdays "
+    "and listens for leaks with an iron rod pressed to the ear.",
+    "Leaks are found mostly in frost. A wet patch on a dry road is a certain sign, but a cellar may fill for a week "
+    "before its owner complains, because nobody likes to see the road dug up.",
+    "The meters were read with a lantern until 1958. Every house paid by the bucket that the warden estimated, and "
+    "the estimates were famous for being kind to widows and hard on innkeepers.",
+    "A new law ended this custom. Brass meters came by train in wooden boxes, and a clerk from the district town "
+    "showed how to seal them with lead so that no screw could be turned unseen.",
+    "The oldest meter still turns in the bakery. It has counted more than ninety thousand cubic metres, and the baker "
+    "has refused every offer to replace it with an electronic one.",
+)
+
+DROP_CAP = (
+    "nyone who follows the pipe uphill reaches the spring house after an hour. The door is low and made of oak, and "
+    "the key hangs in the warden's kitchen beside the almanac.",
+    "Inside it is cold even in August. The water rises through gravel into a basin of dressed stone, and a brass "
+    "plate names the masons who laid it.",
+)
+
+CARDS = (
+    ("Reservoir North", "Built of brick in 1912.", "Holds 300 cubic metres.", "Key: warden's kitchen."),
+    ("Reservoir South", "Built of concrete in 1938.", "Holds 450 cubic metres.", "Key: railway office."),
+    ("Spring House", "Built of oak and stone.", "Yields 4 litres a second.", "Key: forest lodge."),
+    ("Pump Cellar", "Built below the school.", "Lifts water 38 metres.", "Key: head teacher."),
+)
+
+HEBREW = (
+    "המים מגיעים ממעיין שמעל היער, ומוזרמים בצינור ברזל אל מאגר גדול.",
+    "המאגר נבנה מלבנים אדומות לפני מאה שנים, והוא מספק מים לכל בתי הכפר.",
+    "שני שומרים בודקים את השעונים בכל בוקר ורושמים את הלחץ במחברת ירוקה.",
+    "בחורף הצינור קופא לפעמים, ואז אנשי הכפר ממלאים דליים ליד הבאר הישנה.",
+)
+HEBREW_MIXED = "בשנת 1958 הותקנו 120 מדי מים מדגם Aqua-7 בבתי הכפר."
+
+ARABIC_LINES = (
+    "تدير بلدية القرية محطة صغيرة لضخ الماء منذ سنوات طويلة",
+    "يأتي الماء من ينابيع فوق الغابة ويصل إلى خزان كبير",
+    "يقرأ العمال العدادات كل شهر ويكتبون النتائج في دفتر أخضر",
+    "تحتاج الأنابيب القديمة إلى إصلاح قبل بداية فصل الشتاء",
+    "وافق مجلس القرية على شراء مضخة جديدة بعد نقاش قصير",
+)
+
+KOREAN = (
+    "마을 수도 사업소는 숲 위의 샘에서 물을 끌어온다.",
+    "물은 쇠로 만든 관을 따라 큰 저수지로 흘러간다.",
+    "두 명의 관리인이 매일 아침 계량기를 읽고 기록한다.",
+    "겨울에는 관이 얼어서 주민들이 우물에서 물을 길었다.",
+    "새 펌프를 사는 안건은 회의에서 모두 찬성했다.",
+)
+
+KOREAN_COLUMNS = (
+    "마을의 수도는 도랑을 둘러싼 다툼에서 시작되었다. 가뭄이 심했던 여름에 방앗간 주인은 아흐레 동안 수문을 닫았다.",
+    "마을 회의는 교실에서 열렸고 세 가지 제안을 들었다. 둑을 쌓으면 과수원이 잠기고 펌프에는 석탄이 필요했다.",
+    "이듬해 삼월에 관을 묻는 공사가 시작되었다. 마흔 명이 진흙과 석회암을 손으로 파 내려갔다.",
+    "시월의 어느 일요일에 첫 물이 저수지로 들어왔다. 한 시간 동안 흐렸다가 곧 맑아졌다.",
+    "지금은 두 관리인이 일을 나누어 맡는다. 한 사람은 아침마다 계량기를 읽고 다른 사람은 목요일에 관을 살핀다.",
+    "가장 오래된 계량기는 아직도 빵집에서 돌아간다. 주인은 새것으로 바꾸자는 제안을 모두 거절했다.",
+)
+
+RUSSIAN = (
+    "Деревенский водопровод начинается у родника над лесом.",
+    "Вода течёт по чугунной трубе в большой кирпичный резервуар.",
+    "Два сторожа каждое утро проверяют давление и пишут отчёт.",
+    "Зимой труба иногда замерзает, и люди носят воду из колодца.",
+    "Совет деревни решил купить новый насос до начала весны.",
+)
+
+CHINESE = "村里的自来水厂从森林上方的泉眼引水，沿着铁管流入砖砌的蓄水池。"
+
+REPORT = (
+    "The pressure at the upper valve stayed between 3.8 and 4.1 bar throughout the year. It fell only once, during the "
+    "fire at the sawmill, when three hoses were connected to the hydrant in Mill Lane for almost six hours.",
+    "The inspectors examined 214 joints and found 9 of them wet. They recommend new rubber rings for the joints below "
+    "the railway, where the passing trains shake the pipe more than the engineers had expected.",
+    "The council discussed the report in May and accepted its conclusions. The rings have been ordered, and the "
+    "repair will take place in September, when the demand is low and the road is dry.",
+    "In the long run the pipe below the railway will have to be replaced altogether. The engineers have drawn up two "
+    "proposals, one with a tunnel and one with a bridge, and the second is cheaper by a third.",
+)
+
+TABLE_PLAIN = (
+    ("Reservoir", "Volume", "Year", "State"),
+    ("North", "300", "1912", "good"),
+    ("South", "450", "1938", "cracked"),
+    ("Tower", "120", "1966", "good"),
+    ("Forest", "80", "1971", "closed"),
+)
+TABLE_DOUBLE = (
+    ("Valve", "Pressure", "Checked"),
+    ("Mill Lane", "3.9 bar", "4 May"),
+    ("School", "4.0 bar", "6 May"),
+    ("Bakery", "3.7 bar", "9 May"),
+)
+# The first row's second and fourth cells span two columns.
+TABLE_SPANNING = (
+    ("District", "Consumption", "", "Losses", ""),
+    ("", "2023", "2024", "2023", "2024"),
+    ("Upper", "8120", "7940", "410", "395"),
+    ("Lower", "9655", "9310", "720", "505"),
+    ("Mill", "2210", "2385", "96", "88"),
+)
+TABLE_BORDERLESS = (
+    ("Street", "Houses", "Meters", "Unpaid"),
+    ("Church Row", "42", "40", "3"),
+    ("Mill Lane", "57", "55", "0"),
+    ("Station Road", "31", "31", "5"),
+    ("Orchard Way", "18", "17", "1"),
+)
+TABLE_LEDGER = (
+    ("Date", "Entry", "Debit", "Credit"),
+    ("02 Jan", "Water rates, upper district", "", "1,240.00"),
+    ("09 Jan", "Repair of pump no. 2", "385.50", ""),
+    ("17 Jan", "Chlorine, four drums", "96.20", ""),
+    ("30 Jan", "Water rates, lower district", "", "1,455.75"),
+)
+
+CONTENTS = (
+    ("1 The spring and its owners", "3"),
+    ("2 The pipe through the forest", "11"),
+    ("3 Reservoirs and their keepers", "24"),
+    ("4 Prices, meters and quarrels", "37"),
+    ("5 The years after the railway", "52"),
+)
+
+CODE = (
+    "def read_gauge(level):",
+    "    if level < 0:",
+    "        raise ValueError(level)",
+    "    for valve in open_valves:",
+    "        valve.turn(level * 2)",
+    "    return level",
+)
+
+RECEIPT_LINES = (
+    "WATERWORKS OFFICE",
+    "Receipt no. 2071",
+    "Meter 5518",
+    "Used 34 m3",
+    "Paid 61.20",
+    "Thank you, see you soon",
+)
+
+FIGURE_LABELS = ("Spring house", "Filter basin", "Upper reservoir", "Village main")
