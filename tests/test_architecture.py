@@ -78,7 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "integrations": ("api", "errors", "fleet", "formats", "job", "runtime", "settings"),
     "mcp_server": (
         "api", "document", "errors", "fleet", "formats", "job", "locations", "result", "runtime", "settings",
-        "telemetry", "version", "worker",
+        "telemetry", "values", "version", "worker",
     ),
     "cli": (
         "acceptance", "contexts", "document", "engines", "errors", "families", "fleet", "format_options", "formats",

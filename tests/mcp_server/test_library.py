@@ -33,12 +33,27 @@ def test_search_finds_the_passages_with_most_of_the_words(tmp_path: Path) -> Non
     shelf = Library([], tmp_path, Settings())
 
     def find(query: str, **more: Any) -> list[str]:
-        return [hit["text"] for hit in shelf.search(query, more.get("document"), more.get("limit", 10))]
+        return [hit.text for hit in shelf.search(query, more.get("document"))]
 
     assert find("three notice") == ["Kündigungsfrist: THREE months of notice", "The notice period.", "ｎｏｔｉｃｅ"]
     assert find("kündigung") == ["Kündigungsfrist: THREE months of notice"]
     assert find("notice", document="b") == ["ｎｏｔｉｃｅ"]
-    assert find("notice", limit=1) == ["The notice period."]
+    assert find("three " * 200_000) == ["Kündigungsfrist: THREE months of notice"]
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"document": 7}', "\ufffd", ""], ids=str)
+def test_a_damaged_document_hides_no_other(damage: str, tmp_path: Path) -> None:
+    """It is not found, and asked for by its id, it is unknown."""
+    store_chunks(tmp_path, "a", "Three months of notice.")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "chunks.jsonl").write_text(f"{damage}\n")
+    (tmp_path / "folder" / "chunks.jsonl").mkdir(parents=True)
+    shelf = Library([], tmp_path, Settings())
+
+    assert [hit.document for hit in shelf.search("notice", None)] == ["a"]
+    for name in ("damaged", "folder"):
+        with pytest.raises(RequestError, match="NOT_FOUND: document"):
+            shelf.search("notice", name)
 
 
 def test_documents_of_other_folders_are_not_shown(tmp_path: Path) -> None:
@@ -73,9 +88,9 @@ def test_documents_of_other_folders_are_not_shown(tmp_path: Path) -> None:
             assert error.code is Code.NOT_FOUND
             return False
 
-    assert {hit["document"] for hit in shelf.search("notice", None, 10)} == {"inside", "address"}
+    assert {hit.document for hit in shelf.search("notice", None)} == {"inside", "address"}
     assert {name for name in sources if is_shown(partial(shelf.load, name))} == {"inside", "address"}
-    assert {name for name in sources if is_shown(partial(shelf.search, "notice", name, 10))} == {"inside", "address"}
+    assert {name for name in sources if is_shown(partial(shelf.search, "notice", name))} == {"inside", "address"}
 
 
 async def test_more_documents_than_may_wait_are_refused(tmp_path: Path) -> None:

@@ -141,12 +141,21 @@ def test_there_is_an_example_for_each_library() -> None:
 def test_an_example_of_a_loader_runs(
     code: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It runs word for word beside a folder `contracts`, finds some text, and says what could not be read."""
+    """It runs word for word beside a folder `contracts`, finds some text, and says what could not be read.
+
+    Run again, it reads no page.
+    """
     monkeypatch.chdir(folder.parent)
 
+    def list_pages() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (folder.parent / "contracts-read").rglob("*.json")}
+
+    exec(compile(code, "retrieval.md", "exec"), {})
+    written = list_pages()
     exec(compile(code, "retrieval.md", "exec"), {})
 
     output = capsys.readouterr().out
+    assert len([path for path in written if path.parent.name == "pages"]) == 4 and list_pages() == written
     assert re.search(r"water that was produced|Losses|Pumps", output) and "broken.pdf" in output
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,18 +19,19 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from PIL import Image
 
+from tests import ROOT
 from tests.server.conftest import build_pdf
 
 NO_ENGINE = {"ENGINE": "openai", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
 PUMPS = (("Pump", "Flow"), ("North", "12.5"), ("South", "8.0"))
 
 
-def draw_contract(path: Path, tenant: str) -> None:
+def draw_contract(path: Path, tenant: str, terms: str = "may terminate with three months of notice") -> None:
     """Two pages: a heading with a sentence, and a ruled table."""
     with pymupdf.open() as pdf:
         page = pdf.new_page()
         page.insert_text((72, 90), "Tenancy agreement", fontsize=20, fontname="hebo")
-        page.insert_text((72, 130), f"The tenant {tenant} may terminate with three months of notice.", fontsize=11)
+        page.insert_text((72, 130), f"The tenant {tenant} {terms}.", fontsize=11)
         page = pdf.new_page()
         page.insert_text((72, 90), "Pumps", fontsize=20, fontname="hebo")
         for row, cells in enumerate(PUMPS):
@@ -76,6 +79,43 @@ async def refuse(client: Client, name: str, **arguments: Any) -> str:
     answer = await client.call_tool(name, arguments)
     assert answer.is_error
     return str(answer.content[0].text)  # type: ignore[union-attr]
+
+
+async def test_the_walkthrough_of_the_page_finds_the_sentence(tmp_path: Path) -> None:
+    """By the configuration and the steps of docs/mcp.md: which contract can be terminated, and a price of it."""
+    page = (ROOT / "docs" / "mcp.md").read_text()
+    configuration = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    steps = page.partition("The model\n")[2].partition("\n\nWith")[0]
+    words = steps.partition("words such as `")[2].partition("`")[0]
+    folder, home = tmp_path / "contracts", configuration["mcpServers"]["contracts"]
+    folder.mkdir()
+    draw_contract(folder / "east.pdf", "Ada", "pays until 1999")
+    draw_contract(folder / "north.pdf", "Grace")
+    draw_contract(folder / "south.pdf", "Mary", "stays for ten years")
+    arguments = [argument.replace("/home/me", str(tmp_path)) for argument in home["args"]]
+    messages, read = list[str | None](), list[dict[str, Any]]()
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        messages.append(message)
+
+    async with connect(*arguments[1:]) as client:
+        for file in (await call(client, "list_files"))["files"]:
+            answer = await client.call_tool("read_document", {"source": file}, progress_callback=note)
+            read.append(answer.structured_content or {})
+        (hit, *_) = (await call(client, "search", query=words))["found"]
+        text = await call(client, "get_markdown", document=hit["document"], page=hit["pages"][0])
+        pumps = await call(client, "get_markdown", document=hit["document"], page=2)
+        table = pumps.partition("- table ")[2].partition(",")[0]
+        csv = await call(client, "get_table", document=hit["document"], element=table)
+
+    assert re.findall(r"`([a-z]+_[a-z]+|search)`", steps) == [
+        *("list_files", "read_document", "search", "get_markdown", "get_table", "get_image")
+    ]
+    assert arguments[0] == "mcp" and Path(home["command"]).name == "twopass"
+    assert [one["status"] for one in read] == ["success"] * 3 and (tmp_path / "contracts-read").is_dir()
+    assert any(message and message.endswith("of 2 pages") for message in messages)
+    assert (Path(hit["source"]).name, hit["pages"][0]) == ("north.pdf", 1)
+    assert "Grace may terminate with three months of notice" in text and "North,12.5" in csv
 
 
 async def test_questions_about_a_folder_of_contracts_can_be_answered(contracts: Path, tmp_path: Path) -> None:
@@ -128,6 +168,27 @@ async def test_what_was_read_is_there_at_the_next_start(contracts: Path, tmp_pat
     assert "Ada may terminate" in text and "North" in text
 
 
+async def test_answers_say_what_they_leave_out(contracts: Path, tmp_path: Path) -> None:
+    """Hits beyond the limit, the rest of a passage; limits, queries and ids that are none are refused."""
+    with pymupdf.open() as pdf:
+        for number in range(3):
+            pdf.new_page().insert_textbox((72, 72, 500, 700), f"Notice {number}. " + "The tenant pays rent. " * 40)
+        pdf.save(tmp_path / "long.pdf")
+    async with connect(contracts, tmp_path, "--output", tmp_path / "read") as client:
+        ids = [(await call(client, "read_document", source=name))["document"] for name in ("north.pdf", "long.pdf")]
+        some = await call(client, "search", query="tenant", limit=1)
+        long = await call(client, "search", query="rent " * 200_000, document=ids[1], limit=50)
+        refused = [await refuse(client, "search", query="tenant", limit=limit) for limit in (0, -1, 51, 10**30)]
+        refused += [await refuse(client, "search", query=query) for query in ("", " ", "!?")]
+        unknown = await refuse(client, "search", query="tenant", document="long-0123456789ab")
+
+    assert len(some["found"]) == 1 and some["more_found"] >= 1
+    assert "more_found" not in long and any(hit.get("more_characters") for hit in long["found"])
+    assert all(len(hit["text"]) <= 800 for hit in long["found"])
+    assert all("limit" in message for message in refused[:4]) and all("query" in message for message in refused[4:])
+    assert "NOT_FOUND: document" in unknown
+
+
 async def test_what_is_not_allowed_or_wrong_is_refused_with_a_code(contracts: Path, tmp_path: Path) -> None:
     """Nothing outside the allowed folders is read, and nobody learns whether there is a file; the server goes on."""
     other = tmp_path / "other.pdf"
@@ -166,7 +227,7 @@ async def test_a_cancelled_reading_stops_and_goes_on_with_the_next_call(tmp_path
     """Pages that were read before the cancellation are kept, no more are read after it, and the server answers."""
     (tmp_path / "long.pdf").write_bytes(build_pdf(40))
     output = tmp_path / "read"
-    async with connect(tmp_path, "--output", output) as client:
+    async with connect(tmp_path, "--output", output, CONCURRENCY="1") as client:  # the next waits for its end
         reading = asyncio.create_task(client.call_tool("read_document", {"source": "long.pdf"}))
         while len(list(output.glob("*/pages/*.json"))) < 2:
             await asyncio.sleep(0.05)

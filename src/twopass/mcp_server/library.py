@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-import json
 import os
 import re
 import unicodedata
@@ -31,12 +30,25 @@ from twopass.formats.registry import WRITERS
 from twopass.job import Format
 from twopass.settings import Settings
 from twopass.telemetry.progress import Tracker
+from twopass.values import Value
 
 _DOCJSON, _CHUNKS = WRITERS[Format.DOCJSON].name, WRITERS[Format.CHUNKS].name
 _FORMATS = (Format.DOCJSON, Format.CHUNKS)
 _LINK_OUT = "a link to a file outside of these folders"
 _MAX_WORDS = 30  # of a query; each is looked for in every chunk
 _READ_IT = "read it with read_document, and use the id of its answer"
+
+
+class Passage(Value, extra="ignore"):
+    """A line of chunks.jsonl."""
+
+    document: str
+    source: str
+    pages: tuple[int, ...] = ()
+    section_path: tuple[str, ...] = ()
+    text: str
+    boxes: tuple[dict[str, Any], ...] = ()
+    element_ids: tuple[str, ...] = ()
 
 
 @dataclass
@@ -141,8 +153,11 @@ class Library:
             raise RequestError(Code.NOT_FOUND, message)
         return path
 
-    def search(self, query: str, document_id: str | None, limit: int) -> list[dict[str, Any]]:
-        """The chunks with most words of the query, of one document or of all that were read; raises RequestError."""
+    def search(self, query: str, document_id: str | None) -> list[Passage]:
+        """The chunks with words of the query, of one document or of all that were read, those with most words first.
+
+        Raises RequestError.
+        """
         words = list(dict.fromkeys(re.findall(r"\w+", fold(query))))[:_MAX_WORDS]
         if not words:
             raise RequestError(Code.INVALID_JOB, "query: has no word")
@@ -153,24 +168,25 @@ class Library:
             raise _no_document()
         hits = [hit for chunks in shown for chunk in chunks if (hit := _rank(chunk, words))]
         hits.sort(key=lambda hit: hit[0], reverse=True)  # stable: equal ones stay in document order
-        return [chunk for _, chunk in hits[:limit]]
+        return [passage for _, passage in hits]
 
-    def _load_chunks(self, path: Path) -> list[dict[str, Any]] | None:
-        """The chunks of one document; None if there is none or it may not be shown."""
-        if not path.is_file():
+    def _load_chunks(self, path: Path) -> list[Passage] | None:
+        """The chunks of one document; None if there is none, or it may not be shown or is damaged."""
+        try:
+            with path.open(errors="replace") as file:
+                chunks = [Passage.model_validate_json(line) for line in file]  # not splitlines: texts may hold U+2028
+        except (OSError, ValidationError):
             return None
-        with path.open(errors="replace") as file:
-            chunks = [json.loads(line) for line in file]  # not splitlines: texts may hold U+2028
-        return None if any(not self._may_show(one["document"], one["source"]) for one in chunks[:1]) else chunks
+        return None if any(not self._may_show(one.document, one.source) for one in chunks[:1]) else chunks
 
 
 def _no_document() -> RequestError:
     return RequestError(Code.NOT_FOUND, f"document: there is none of this id; {_READ_IT}")
 
 
-def _rank(chunk: dict[str, Any], words: Sequence[str]) -> tuple[tuple[int, int], dict[str, Any]] | None:
+def _rank(chunk: Passage, words: Sequence[str]) -> tuple[tuple[int, int], Passage] | None:
     """How many of the words it has, and how often; None without one. A word may be a part of a longer one."""
-    text = fold(" ".join([*chunk["section_path"], chunk["text"]]))
+    text = fold(" ".join([*chunk.section_path, chunk.text]))
     counts = [text.count(word) for word in words]
     return ((sum(map(bool, counts)), sum(counts)), chunk) if any(counts) else None
 

@@ -18,7 +18,7 @@ from twopass.api.document import Document
 from twopass.api.reading import ReadOptions
 from twopass.errors import Code, RequestError, TwopassError
 from twopass.mcp_server import library
-from twopass.mcp_server.library import Library
+from twopass.mcp_server.library import Library, Passage
 from twopass.result import AuditSum
 from twopass.runtime import scratch
 from twopass.settings import Settings
@@ -123,15 +123,15 @@ def _describe(document: Document) -> dict[str, Any]:
         "page_count": document.source.page_count,
         "pages": dict(Counter(str(page.state) for page in document.pages)),
         "lost": audit.describe_losses() if audit else [],
-        "problems": [f"{problem.code}: {problem.message}" for problem in document.problems[:_MAX_LISTED]],
+        **_cut("problems", [f"{problem.code}: {problem.message}" for problem in document.problems]),
         **_cut("sections", sections),
     }
 
 
-def _cut(name: str, values: Sequence[Any]) -> dict[str, Any]:
+def _cut(name: str, values: Sequence[Any], most: int = _MAX_LISTED) -> dict[str, Any]:
     """The first values, and how many are left out."""
-    left = len(values) - _MAX_LISTED
-    return {name: list(values[:_MAX_LISTED]), **({f"more_{name}": left} if left > 0 else {})}
+    left = len(values) - most
+    return {name: list(values[:most]), **({f"more_{name}": left} if left > 0 else {})}
 
 
 def _add_contents(server: MCPServer[Any], shelf: Library) -> None:
@@ -191,11 +191,14 @@ def _add_contents(server: MCPServer[Any], shelf: Library) -> None:
     ) -> dict[str, Any]:
         """Find the parts of the documents that were read with most of these words, with page, section and boxes."""
         with _answer_errors():
-            found = shelf.search(query, document, limit)
-        names = ("document", "source", "pages", "section_path", "boxes", "element_ids")
-        return {
-            "found": [{name: chunk[name] for name in names} | {"text": chunk["text"][:_MAX_SNIPPET]} for chunk in found]
-        }
+            found = shelf.search(query, document)
+        return _cut("found", [_shorten(passage) for passage in found], limit)
+
+
+def _shorten(passage: Passage) -> dict[str, Any]:
+    left = len(passage.text) - _MAX_SNIPPET
+    more = {"more_characters": left} if left > 0 else {}
+    return {**passage.model_dump(), "text": passage.text[:_MAX_SNIPPET], **more}
 
 
 def _limit(text: str) -> str:
