@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+from anyio import CancelScope
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
@@ -25,6 +27,8 @@ from twopass.settings import Settings
 from twopass.telemetry.progress import Sender, Tracker
 from twopass.version import VERSION
 from twopass.worker import hide_memory
+
+T = TypeVar("T")
 
 _MAX_TEXT = 100_000  # characters of one answer: about 25,000 tokens; the rest is asked for by page or section
 _MAX_LISTED = 500  # files, pages and sections of one answer
@@ -99,8 +103,23 @@ def _add_reading(server: MCPServer[Any], shelf: Library) -> None:
         with _answer_errors():
             send = partial(_report, ctx)
             async with Sender(send, _PROGRESS_INTERVAL_S, _PROGRESS_DRAIN_S) as sender:
-                document = await shelf.read(source, options, Tracker(sender.offer))
+                document = await _run_to_end(shelf.read(source, options, Tracker(sender.offer)))
         return _describe(document)
+
+
+async def _run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work. A cancellation is passed on, and raised only when the work has ended.
+
+    The work is a task of its own: a cancellation of the SDK, which uses anyio, also ends each further wait of the call.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        with CancelScope(shield=True):
+            await asyncio.wait({task})
+        raise
 
 
 async def _report(ctx: Context, progress: dict[str, Any]) -> None:
