@@ -223,6 +223,10 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "The detector's order contradicted the columns and was corrected.",
         "Check the order of the page's elements.",
     ),
+    Code.MIXED_COLUMNS: (
+        "Lines probably run across columns (flag `mixed_columns`).",
+        "Check the order of these elements.",
+    ),
     Code.ANSWER_TOO_LONG: (
         "An answer is longer than a page can be; the rest was cut.",
         "Check the page, and the model or server.",

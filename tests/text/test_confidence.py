@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.fakes import texts
 from twopass.document import ConfidenceMethod
-from twopass.engines.cpu.layer_check import SUSPICIOUS
 from twopass.text.confidence import (
+    SUSPICIOUS,
     UNCERTAIN_BELOW,
     Evidence,
     judge,
     judge_unknown_layer,
-    makes_sense,
     measure_plausibility,
+    weigh_plausibility,
 )
 
 SHARES = st.floats(0, 1)
@@ -38,11 +38,23 @@ def test_no_evidence_gives_certainty(evidence: Evidence) -> None:
 
 def test_text_that_makes_no_sense_is_uncertain_however_sure_the_recogniser_is() -> None:
     """Words across columns or in a script that looks like Latin have a high score and no sense."""
-    confidence, flags = judge(Evidence(200, recogniser=0.99, makes_sense=False))
+    noise = weigh_plausibility("xaqej ojquv wiqaz uzqix qoxev jiqux vaqiz oxqej zuqav iqjoz " * 2)
+    confidence, flags = judge(Evidence(200, recogniser=0.99, plausibility=noise))
 
     assert confidence.score <= 0.5 and "uncertain" in flags
-    assert not makes_sense("xaqej ojquv wiqaz uzqix qoxev jiqux vaqiz oxqej zuqav iqjoz " * 2)
-    assert makes_sense("The level in the borehole is measured before the pump starts and after it has run " * 2)
+    assert (
+        weigh_plausibility("The level in the borehole is measured before the pump starts, after it has run " * 2) == 1
+    )
+
+
+@pytest.mark.parametrize("sure", [{"recogniser": 1.0}, {"agreement": 1.0}, {"is_compared": True}])
+def test_odd_text_and_text_across_columns_are_never_almost_certain(sure: dict[str, Any]) -> None:
+    """However sure the letters are, words may be wrong if many cannot be words, and their order across columns."""
+    odd = judge(Evidence(200, **sure, plausibility=0.7))[0]
+    confidence, flags = judge(Evidence(200, **sure, is_across=True))
+
+    assert judge(Evidence(200, **sure))[0].score >= 0.98 > 0.9 >= odd.score
+    assert confidence.score <= 0.5 and confidence.method is ConfidenceMethod.MIXED_ORDER and "uncertain" in flags
 
 
 @given(SHARES, SHARES)

@@ -193,6 +193,15 @@ class FindingKind(StrEnum):
         "whose text makes no sense",
         "The text does not match what the page shows, or makes no sense.",
     )
+    COLUMNS_MIXED = _Row(
+        "columns_mixed",
+        Code.MIXED_COLUMNS,
+        Unit.PARTS,
+        "probably read across columns",
+        "The lines here probably run across columns, so that their order is wrong.",
+        is_loss=False,
+        advice="check the order of their lines",
+    )
     ANSWER_CUT = _Row(
         "answer_cut",
         Code.TRUNCATED,

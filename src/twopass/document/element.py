@@ -163,7 +163,7 @@ class ConfidenceMethod(StrEnum):
     UNKNOWN_LAYER = "unknown_layer", "The PDF's own text was used and not checked: {percent} % certain."
     OCR = "ocr", "The text recognition was {percent} % certain."
     LOST_STRUCTURE = "lost_structure", "The text of a formula without its structure: {percent} % certain."
-    MIXED_ORDER = "mixed_order", "A very long text in one piece, whose columns may be mixed: {percent} % certain."
+    MIXED_ORDER = "mixed_order", "Its columns may be mixed: {percent} % certain."
     FOUND_IN_LAYER = "found_in_layer", "{percent} % of the words are in the PDF's own text."
     AGREEMENT = "agreement", "The two readings agree to {percent} %."
     LOGPROB = "logprob", "The model was {percent} % certain of its words."

@@ -159,6 +159,7 @@ class Flag(StrEnum):
     # How sound its text is
     DOUBTFUL = _Row("doubtful", "The first reading shows signs of mistakes.")
     UNCERTAIN = _Row("uncertain", "It is probably wrong in places: words, their order, or their structure.")
+    MIXED_COLUMNS = _Row("mixed_columns", "Its lines probably run across columns, so that their order is wrong.")
     UNREADABLE = _Row(
         "unreadable",
         "The text does not match what the page shows, or makes no sense.",

@@ -41,6 +41,7 @@ _KINDS: Mapping[Flag, FindingKind] = MappingProxyType(
         Flag.REPETITION_CUT: FindingKind.ANSWER_LOOPED,
         Flag.FROM_TEXT_LAYER: FindingKind.REGION_FROM_LAYER,
         Flag.UNREADABLE: FindingKind.TEXT_UNREADABLE,
+        Flag.MIXED_COLUMNS: FindingKind.COLUMNS_MIXED,
     }
 )
 _CUT = frozenset({Flag.CUT_OFF, Flag.LOOP, Flag.REPETITION_CUT})

@@ -205,8 +205,11 @@ _HIDDEN_LAYER = 0.6  # the same; OCR by other programs, of any quality
 _UNKNOWN_LAYER = 0.85  # it may be visible or hidden; between the two above, not measured
 _UNDRAWN = 0.5  # nothing can be compared with it; limit of the score
 _LOST_STRUCTURE, _MIXED_ORDER, _NONSENSE = 0.3, 0.5, 0.5  # limits of the score
+_ODD = 0.9  # the same, of text that looks odd: it may be in a language that is not known, and right
 
-_IMPLAUSIBLE, _MIN_WORDS = 0.5, 20  # share of plausible words below which a layer is noise, and words needed to say so
+# Shares of plausible words: below the first, text is noise, below the second, it looks odd. Clean pages have 0.75-1.00.
+_IMPLAUSIBLE, SUSPICIOUS = 0.5, 0.74
+_MIN_WORDS = 20  # needed to say so
 
 # (evidence, score), interpolated in between.
 _BY_AGREEMENT = (
@@ -240,7 +243,8 @@ class Evidence:
 
     `agreement` is that of layer and pixels, `recogniser` the mean score of OCR; None where there is none. `is_compared`
     means that words in its fonts were read from the pixels, `lies` that one of its fonts names wrong characters.
-    `makes_sense` is False where hardly any word of a long text is one of its language.
+    `is_across` means that its lines probably run across columns, `plausibility` is the share of its words that can be
+    words of its language, 1 where too few are judged.
     """
 
     length: int
@@ -250,25 +254,27 @@ class Evidence:
     is_compared: bool = False
     lies: bool = False
     is_flat_formula: bool = False
-    makes_sense: bool = True
+    is_across: bool = False
+    plausibility: float = 1.0
 
 
-def makes_sense(text: str) -> bool:
-    """Whether most words are plausible, or too few are judged."""
+def weigh_plausibility(text: str) -> float:
+    """The share of plausible words; 1 where too few are judged."""
     plausibility, words = measure_plausibility(text)
-    return words < _MIN_WORDS or plausibility >= _IMPLAUSIBLE
+    return plausibility if words >= _MIN_WORDS else 1.0
 
 
 def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
     """The confidence, and the flags of a low one."""
     score, method = _judge_words(evidence)
-    if evidence.recogniser is not None and not evidence.makes_sense:  # the recogniser is sure of letters, not of words
-        score = min(score, _NONSENSE)
+    if evidence.plausibility < SUSPICIOUS:
+        is_noise = evidence.plausibility < _IMPLAUSIBLE and evidence.recogniser is not None
+        score = min(score, _NONSENSE if is_noise else _ODD)  # the recogniser is sure of letters, not of words
     # OCR that is unsure leaves out what it cannot read; a layer may be noise.
     flags = (Flag.UNREADABLE,) if score < _UNREADABLE_BELOW and evidence.recogniser is None else ()
     if evidence.is_flat_formula and score > _LOST_STRUCTURE:
         score, method = _LOST_STRUCTURE, ConfidenceMethod.LOST_STRUCTURE
-    elif evidence.length > _LONG_TEXT and score > _MIXED_ORDER:
+    elif (evidence.length > _LONG_TEXT or evidence.is_across) and score > _MIXED_ORDER:
         score, method = _MIXED_ORDER, ConfidenceMethod.MIXED_ORDER
     flags = (*flags, Flag.UNCERTAIN) if score < UNCERTAIN_BELOW else flags
     return Confidence(score=round(score, 4), method=method), flags
@@ -276,7 +282,8 @@ def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
 
 def judge_unknown_layer(text: str) -> tuple[Confidence, tuple[Flag, ...]]:
     """The same for a page's text layer that was used because nothing else could be read, and never compared."""
-    plausibility, is_noise = measure_plausibility(text)[0], not makes_sense(text)
+    plausibility = weigh_plausibility(text)
+    is_noise = plausibility < _IMPLAUSIBLE
     score = round(_UNKNOWN_LAYER * plausibility, 4) if is_noise else _UNKNOWN_LAYER
     confidence = Confidence(score=score, method=ConfidenceMethod.UNKNOWN_LAYER)
     return confidence, (Flag.UNREADABLE, Flag.UNCERTAIN) if is_noise else ()

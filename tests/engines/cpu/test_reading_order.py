@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import measure_order, read, read_lines
-from twopass.document import Rect
+from twopass.document import Rect, enclose
 from twopass.engines.cpu import reading_order, scanned_page
 from twopass.engines.cpu.content import Grid, Region, StyledWord
 
@@ -453,6 +454,25 @@ def test_lines_across_columns_are_cut_between_words() -> None:
 
     assert lines == [line.split() for line in RAGGED for _ in (0, 1)]
     assert scanned_page.cut_lines(names) == names
+
+
+def test_lines_that_run_across_columns_are_marked() -> None:
+    """What stays in one piece beside a gutter is uncertain, and so is a line that interrupts one; lists are not."""
+
+    def judge(columns: tuple[tuple[str, ...], ...], gutters: Sequence[Rect]) -> bool:
+        words = tuple(
+            replace(word, box=word.box.move(-17.0 * (word.box.x0 >= 125), 0)) for word in place_ragged(*columns)
+        )
+        box = enclose([word.box for word in words])
+        return reading_order.judge_columns(Region("text", box, words), gutters).across
+
+    whole, halves = [Rect(106, 0, 107, 106)], [Rect(106, -60, 107, -1), Rect(106, 11, 107, 60)]
+
+    assert judge((RAGGED, RAGGED), whole)
+    assert judge((RAGGED[3:4], RAGGED[3:4]), halves)
+    assert not judge((RAGGED, RAGGED), [])
+    assert not judge((NAMES, NAMES[::-1]), [Rect(116, 0, 117, 118)])
+    assert not judge((RAGGED[3:4], RAGGED[3:4]), halves[:1])
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,8 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
         box |= _place_words([word for line in lines for word in line], content)
     if region.latex:
         box["latex"] = region.latex
+    if region.across:
+        box["across"] = True
     return box
 
 

@@ -92,6 +92,7 @@ class Region:
     words: tuple[StyledWord, ...] = ()
     grid: Grid | None = field(default=None, repr=False)
     latex: str | None = None  # of a formula, where its geometry is clear
+    across: bool = False  # its lines probably run across columns
 
 
 @dataclass(frozen=True)

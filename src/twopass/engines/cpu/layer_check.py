@@ -20,7 +20,7 @@ from twopass.pages import lying_fonts, ocr
 from twopass.pages.lying_fonts import Fonts, FontWord
 from twopass.pages.strips import Array
 from twopass.text import prose, symbol_fonts
-from twopass.text.confidence import measure_plausibility
+from twopass.text.confidence import SUSPICIOUS, measure_plausibility
 
 LINES_PER_SAMPLE, MIN_SAMPLES, MAX_SAMPLES = 12, 8, 24  # lines: 0.2-0.6 s of CPU time; newspapers differ by region
 MIN_LETTERS = 10  # of a sampled line
@@ -31,7 +31,6 @@ _READABLE = re.compile(f"[a-z\u00df-\u024f{prose.HAN}{prose.KANA}]")
 MIN_READABLE_LETTERS = 0.9  # of a sampled line's letters
 MIN_READABLE_LINES = 0.5  # of the long lines; with fewer, the sample would not stand for the page
 MIN_SCORE = 0.5  # of the recogniser, for its reading to say anything about the layer
-SUSPICIOUS = 0.74  # plausibility below which a visible layer is compared, too: clean pages have 0.75-1.00
 MIN_WORDS = 20  # judged for plausibility; fewer say nothing
 
 

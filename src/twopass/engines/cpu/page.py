@@ -222,7 +222,9 @@ def _analyse_layout(
     forms = [region for region in regions if widgets.is_form(region, fields)]
     others = settle_tables([region for region in regions if not any(region is form for form in forms)], drawn)
     if is_scan:
-        others = reading_order.split_at_gutters(others, scanned_page.find_gutters(words))
+        gutters, bands = scanned_page.find_gutters(words), scanned_page.find_bands(words)
+        others = reading_order.split_at_gutters(others, gutters)
+        others = [reading_order.judge_columns(region, [*gutters, *bands]) for region in others]
     regions = reading_order.sort_regions([*others, *forms], bounds)
     regions = widgets.split_forms(regions, fields) if forms else regions  # whose lines stay together
     regions = layout_regions.add_cell_pictures(glyphs.label_formulas(regions), blocks)

@@ -644,6 +644,54 @@ def _fills_column(part: Sequence[_Fragment]) -> bool:
     return len(lines) >= MIN_COLUMN_LINES and letters >= MIN_COLUMN_LETTERS and filled >= MIN_FILLED * len(lines)
 
 
+NEXT_LINE = 0.7  # of a line's height, from a gutter to the line that interrupts it: a heading has more above it
+
+
+def judge_columns(region: Region, gutters: Sequence[Rect]) -> Region:
+    """The region, marked if its lines probably run across one of these gutters, which do not separate all of them."""
+    if region.grid is not None or region.label not in ("text", "list-item", "caption", ORPHAN) or not region.words:
+        return region
+    rows = [row for row in order_lines(region.words) if row[0].upright]
+    across = any(_run_across(rows, gutter) for gutter in gutters) or _interrupts(region, rows, gutters)
+    return replace(region, across=True) if across else region
+
+
+def _run_across(rows: Sequence[Row], gutter: Rect) -> bool:
+    """Whether many rows have words on both sides of a gutter, which go on from row to row on each side."""
+    sides: tuple[list[str], list[str]] = [], []
+    for row in rows:
+        if gutter.y0 <= statistics.median(word.box.centre[1] for word in row) <= gutter.y1:
+            parts = [[w.text for w in row if (w.box.centre[0] >= gutter.centre[0]) == side] for side in (False, True)]
+            if all(parts):
+                for side, part in zip(sides, parts, strict=True):
+                    side.append("".join(part))
+    return all(len(side) >= MIN_WRAPPED_LINES and _goes_on(side) for side in sides)
+
+
+def _goes_on(lines: Sequence[str]) -> bool:
+    continued = sum(line[:1].islower() for line in lines[1:])
+    return statistics.median(map(len, lines)) >= MIN_COLUMN_LETTERS and continued >= MIN_CONTINUED * len(lines[1:])
+
+
+def _interrupts(region: Region, rows: Sequence[Row], gutters: Sequence[Rect]) -> bool:
+    """Whether one or two rows without much white lie across a gutter from the line above them to the line below."""
+    if not 0 < len(rows) <= 2:
+        return False
+    box, height = region.box, statistics.median(word.box.height for word in region.words)
+    near, least = NEXT_LINE * height, GUTTER * height
+    crossed = [g for g in gutters if box.x0 < g.x0 - height and box.x1 > g.x1 + height]
+    above = [g for g in crossed if g.y0 < box.y0 - near <= g.y1 and _measure_white(region.words, g.centre[0]) < least]
+    below = [g for g in gutters if g.y0 <= box.y1 + near < g.y1]
+    return any(one.overlap_x(other) > 0 for one in above for other in below)
+
+
+def _measure_white(words: Sequence[StyledWord], x: float) -> float:
+    """The white around a position between words; none if a word lies across it."""
+    left = max((word.box.x1 for word in words if word.box.centre[0] < x), default=x)
+    right = min((word.box.x0 for word in words if word.box.centre[0] >= x), default=x)
+    return right - left
+
+
 def _make_region(label: str, part: Sequence[_Fragment]) -> Region:
     box = enclose([fragment.box for fragment in part])
     return Region(label, box, tuple(word for fragment in part for word in fragment.words))

@@ -136,7 +136,12 @@ def find_gutters(words: Sequence[StyledWord]) -> list[Rect]:
 
 def cut_lines(words: Sequence[StyledWord]) -> list[StyledWord]:
     """The straightened words, with lines that were detected across columns of running text cut into one for each."""
-    return reading_order.cut_lines(words, columns.find_bands(_list_lines(words)))
+    return reading_order.cut_lines(words, find_bands(words))
+
+
+def find_bands(words: Sequence[StyledWord]) -> list[Rect]:
+    """The white between columns of straightened words, of which some lines may be one."""
+    return columns.find_bands(_list_lines(words))
 
 
 def _list_lines(words: Sequence[StyledWord]) -> list[list[Rect]]:

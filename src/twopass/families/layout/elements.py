@@ -12,7 +12,7 @@ from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import LayoutLine, LayoutRegion, PageLayout, RegionTable
 from twopass.text import list_items, prose, table_markup
-from twopass.text.confidence import Evidence, judge, makes_sense
+from twopass.text.confidence import Evidence, judge, weigh_plausibility
 
 _KINDS = {
     "title": Kind.TITLE,
@@ -170,6 +170,7 @@ def _build_element(region: LayoutRegion, layout: PageLayout, page: int, role: Ro
             *((Flag.IN_MARGIN,) if is_furniture else ()),
             *((Flag.BROKEN_FONT,) if region.has_broken_font or (layout.lying_fonts and layout.via == "ocr") else ()),
             *((Flag.IMAGE_TEXT,) if region.shows_image_text else ()),
+            *((Flag.MIXED_COLUMNS,) if region.across else ()),
             *doubts,
         ),
     )
@@ -223,7 +224,8 @@ def _weigh_evidence(region: LayoutRegion, kind: Kind, text: str, layout: PageLay
         is_compared=region.is_compared,
         lies=region.has_lies,
         is_flat_formula=kind is Kind.FORMULA and not region.latex,
-        makes_sense=kind in (Kind.TABLE, Kind.CODE, Kind.FORMULA) or makes_sense(text),
+        is_across=region.across,
+        plausibility=1.0 if kind in (Kind.TABLE, Kind.CODE, Kind.FORMULA) else weigh_plausibility(text),
     )
 
 

@@ -25,6 +25,7 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
                    "compared"?: true,                its fonts were compared with the pixels, and are right
                    "lies"?: true}],                  one of its fonts names wrong characters, or may do so
         "from_pixels"?, "in_image"?, "compared"?, "lies"?: the same of a table
+        "across"?: true,           its lines probably run across columns
         "words"?: [[x0, y0, x1, y1, text]],   those that OCR read, as they stand on the page
         "latex": str?,             of a formula whose geometry is clear
         "table": {"rows", "cols", "doubtful"?: true,     the page shows that some cells are wrong
@@ -81,6 +82,7 @@ class LayoutRegion(Value, extra="ignore"):
     in_image: bool = False
     compared: bool = False
     lies: bool = False
+    across: bool = False
 
     @property
     def is_compared(self) -> bool:
