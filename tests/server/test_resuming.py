@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import errno
 import io
@@ -25,6 +26,7 @@ from twopass.server.jobs import ErrorAnswer, JobStore, Record, State, now, open_
 from twopass.server.queue import JobQueue
 from twopass.server.uploads import Body
 from twopass.settings import Settings
+from twopass.steps.document_folder import DocumentFolder
 from twopass.worker import Worker, open_worker
 
 PAGES = 20
@@ -181,6 +183,50 @@ async def test_formats_written_on_request_stay_with_a_job_that_is_resumed(worker
         assert again and [document.status for document in again.documents] == [Status.SUCCESS, Status.SUCCESS]
         names = {"document.json", "document.md"}
         assert [set(document.artefacts) for document in again.documents] == [names | {"document.html"}, names]
+
+
+async def test_nothing_stays_of_a_job_that_is_deleted_while_a_format_is_written(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its folder nor its record; the request is refused."""
+    with open_store(tmp_path) as store:
+        queue, write = JobQueue(worker, store), DocumentFolder.write
+        job_id = (await queue.add(make_body(1))).id
+        await queue.wait(job_id, 60)
+        result = store.get(job_id).result
+        assert result
+
+        async def delete_and_write(folder: DocumentFolder, name: str, data: bytes, content_type: str) -> None:
+            await store.delete(job_id)
+            await write(folder, name, data, content_type)
+
+        monkeypatch.setattr(DocumentFolder, "write", delete_and_write)
+        with pytest.raises((RequestError, StoreError)):
+            await queue.add_format(job_id, str(result.documents[0].id), Format.HTML)
+
+        assert store.find(job_id) is None and not (tmp_path / job_id).exists()
+
+
+async def test_a_format_that_several_ask_for_is_written_once(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests are answered with it."""
+    with open_store(tmp_path) as store:
+        queue, write, written = JobQueue(worker, store), DocumentFolder.write, list[str]()
+        job_id = (await queue.add(make_body(1))).id
+        await queue.wait(job_id, 60)
+        result = store.get(job_id).result
+        assert result
+
+        async def note(folder: DocumentFolder, name: str, data: bytes, content_type: str) -> None:
+            written.append(name)
+            await write(folder, name, data, content_type)
+
+        monkeypatch.setattr(DocumentFolder, "write", note)
+        document_id = str(result.documents[0].id)
+        await asyncio.gather(*(queue.add_format(job_id, document_id, Format.HTML) for _ in range(4)))
+
+        assert written == ["document.html"] and store.find_file(job_id, f"{document_id}/document.html")
 
 
 def test_a_password_is_sent_to_a_job_that_asks_for_it(server: Server) -> None:

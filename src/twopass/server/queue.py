@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +47,7 @@ class JobQueue:
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _arriving: list[Arrival] = field(default_factory=list)
     _slots: asyncio.Semaphore = field(init=False)
+    _one_format: asyncio.Lock = field(default_factory=asyncio.Lock)  # a document takes memory while it is written
     _webhooks: Webhooks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -191,9 +192,19 @@ class JobQueue:
         if document_id not in [document.id for document in documents]:
             raise RequestError(Code.NOT_FOUND, "the job is not done, or has no such document")
         registry.check_installed([name])
-        async with outputs.open_output(str(self.store.output_path(job_id)), self.worker.settings, None) as store:
-            written = await reparse.write_one_format(DocumentFolder(store, document_id), name)
-        await self._keep(self.store.get(job_id).add_artefacts(document_id, written.artefacts, written.lost_words))
+        async with self._one_format:
+            with suppress(RequestError):  # another request may have asked for it meanwhile
+                self.store.find_file(job_id, f"{document_id}/{registry.WRITERS[name].name}")
+                return
+            try:
+                async with outputs.open_output(
+                    str(self.store.output_path(job_id)), self.worker.settings, None
+                ) as store:
+                    written = await reparse.write_one_format(DocumentFolder(store, document_id), name)
+            finally:
+                if self.store.find(job_id) is None:  # deleted meanwhile: what was written must not stay
+                    await self.store.delete(job_id)
+            await self._keep(self.store.get(job_id).add_artefacts(document_id, written.artefacts, written.lost_words))
 
     async def wait(self, job_id: str, seconds: float) -> None:
         """Wait until the job has ended, but no longer than this."""

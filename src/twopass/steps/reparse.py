@@ -5,6 +5,7 @@ Formats need the source only for page images. Recorded answers need it for the t
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -98,7 +99,8 @@ async def _assemble_document(stored: StoredDocument) -> Document:
         for page in stored.pages
     ]
     run = Run(options=details.options, prompts=details.prompts, canary=derive_canary(pages))
-    return assemble.document(details.source, details.meta, run, folder.document_id, pages, details.selection)
+    parts = (details.source, details.meta, run, folder.document_id, pages, details.selection)
+    return await asyncio.to_thread(assemble.document, *parts)  # takes seconds for a thousand pages
 
 
 async def write_formats(
