@@ -459,17 +459,18 @@ def test_lines_across_columns_are_cut_between_words() -> None:
 def test_lines_that_run_across_columns_are_marked() -> None:
     """What stays in one piece beside a gutter is uncertain, and so is a line that interrupts one; lists are not."""
 
-    def judge(columns: tuple[tuple[str, ...], ...], gutters: Sequence[Rect]) -> bool:
+    def judge(columns: tuple[tuple[str, ...], ...], gutters: Sequence[Rect], label: str = "text") -> bool:
         words = tuple(
             replace(word, box=word.box.move(-17.0 * (word.box.x0 >= 125), 0)) for word in place_ragged(*columns)
         )
         box = enclose([word.box for word in words])
-        return reading_order.judge_columns(Region("text", box, words), gutters).across
+        return reading_order.judge_columns(Region(label, box, words), gutters).across
 
     whole, halves = [Rect(106, 0, 107, 106)], [Rect(106, -60, 107, -1), Rect(106, 11, 107, 60)]
 
     assert judge((RAGGED, RAGGED), whole)
     assert judge((RAGGED[3:4], RAGGED[3:4]), halves)
+    assert not judge((RAGGED[3:4], RAGGED[3:4]), halves, "caption")  # across the columns of two tables
     assert not judge((RAGGED, RAGGED), [])
     assert not judge((NAMES, NAMES[::-1]), [Rect(116, 0, 117, 118)])
     assert not judge((RAGGED[3:4], RAGGED[3:4]), halves[:1])

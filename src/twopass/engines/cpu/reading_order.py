@@ -649,7 +649,7 @@ NEXT_LINE = 0.7  # of a line's height, from a gutter to the line that interrupts
 
 def judge_columns(region: Region, gutters: Sequence[Rect]) -> Region:
     """The region, marked if its lines probably run across one of these gutters, which do not separate all of them."""
-    if region.grid is not None or region.label not in ("text", "list-item", "caption", ORPHAN) or not region.words:
+    if region.grid is not None or region.label not in ("text", "list-item", ORPHAN) or not region.words:
         return region
     rows = [row for row in order_lines(region.words) if row[0].upright]
     across = any(_run_across(rows, gutter) for gutter in gutters) or _interrupts(region, rows, gutters)
