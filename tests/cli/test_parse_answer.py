@@ -8,21 +8,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from tests.fakes import answers
+from twopass.cli.app import app
 
-PARSE = [sys.executable, "-m", "twopass.cli", "parse-answer"]
 
-
-def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PARSE, *arguments], input=stdin, capture_output=True, text=True, check=True, timeout=60)
+def run(*arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(app, ["parse-answer", *arguments], input=stdin, prog_name="twopass")
 
 
 def test_a_file_becomes_a_list_of_elements(tmp_path: Path) -> None:
     """Each element has its category, kind, label, boxes, text, table and flags; --page numbers the ids."""
     (tmp_path / "answer.txt").write_text(answers.PAGE)
 
-    elements = json.loads(run(str(tmp_path / "answer.txt"), "--page", "7").stdout)
+    command = [sys.executable, "-m", "twopass.cli", "parse-answer", tmp_path / "answer.txt", "--page", "7"]
+    elements = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
 
     table = next(element for element in elements if element["kind"] == "table")
     assert len(elements) == 9 and elements[0]["id"] == "p0007-e000"
@@ -36,7 +37,7 @@ def test_stdin_is_parsed_and_the_reason_of_a_bad_answer_goes_to_stderr(text: str
     """The reason why an answer would not be accepted is on stderr, so that stdout is always JSON."""
     ran = run("-", stdin=text)
 
-    assert isinstance(json.loads(ran.stdout), list)
+    assert ran.exit_code == 0 and isinstance(json.loads(ran.stdout), list)
     assert ran.stderr.startswith(reason)
 
 
@@ -62,8 +63,7 @@ def test_an_answer_about_a_region_is_its_element(family: str, reads: str, text: 
 @pytest.mark.parametrize(("reads", "text"), [("document", "Rope and chain"), ("free", "Rope"), ("table", "")])
 def test_an_answer_about_an_unknown_region_is_an_error_that_names_what_can_be_read(reads: str, text: str) -> None:
     """No list of nothing stands for an answer that has words."""
-    arguments = [*PARSE, "-", "--family", "glm_ocr", "--reads", reads]
-    ran = subprocess.run(arguments, input=text, capture_output=True, text=True, timeout=60)
+    ran = run("-", "--family", "glm_ocr", "--reads", reads, stdin=text)
 
-    assert (ran.returncode, ran.stdout) == (2, "")
+    assert (ran.exit_code, ran.stdout) == (2, "")
     assert all(name in ran.stderr for name in ("--reads", "chart", "formula", "seal", "table", "text"))
