@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import tomllib
+from importlib.metadata import distribution
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -242,6 +243,19 @@ def test_the_page_of_licences_has_every_model() -> None:
     """Every model has a row with its licence, and so has the detector."""
     for name, pinned in WEIGHTS.items():
         assert f"| {pinned.repo} | `{name}` | {pinned.licence} |" in licences.PAGE.read_text()
+
+
+@pytest.mark.parametrize("library", ["libheif", "libde265", "libgeos", "libavcodec"])
+def test_libraries_under_the_lgpl_are_named(library: str) -> None:
+    """Wheels bring them, whatever the licence that the package's metadata states."""
+    (bundled,) = {
+        package
+        for package in licences.BUNDLED
+        if any(library in str(file) for file in distribution(package).files or ())
+    }
+
+    (row,) = (line for line in licences.PAGE.read_text().splitlines() if line.startswith(f"| {bundled} |"))
+    assert "LGPL" in row
 
 
 def test_the_page_of_licences_has_every_pinned_package() -> None:

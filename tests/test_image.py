@@ -185,6 +185,29 @@ def test_office_files_are_a_choice_of_the_build() -> None:
         assert all(package in install for package in office.PACKAGES)
 
 
+@pytest.mark.parametrize(("office_argument", "installs"), [("1", True), ("0", False)])
+def test_the_argument_office_reaches_apt(tmp_path: Path, office_argument: str, installs: bool) -> None:
+    """The step is run with commands that only say what they were asked."""
+    for name in ("apt-get", "rm"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    for name in ("cpu", "gpu", "gpu-baked"):
+        lines = find_stage(name)
+        (place,) = (index for index, line in enumerate(lines) if "libreoffice" in line)
+        environment = {"PATH": str(tmp_path), "OFFICE": office_argument}
+        asked = subprocess.run(
+            ["/bin/sh", "-c", lines[place].removeprefix("RUN ")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+        assert lines[place - 1] == "ARG OFFICE=0"
+        assert asked.startswith("apt-get update\napt-get install -y") == installs
+        assert all(package in asked for package in office.PACKAGES) == installs
+
+
 def test_the_default_image_has_weights_and_the_other_does_not() -> None:
     """`docker build .` builds the last target; the code and the packages of both images for GPUs are the same."""
     targets = [words[3] for words in parse_dockerfile() if words[0] == "FROM"]

@@ -26,6 +26,13 @@ GLIBC = range(5, 40)  # minor versions of glibc 2; a wheel names the oldest one 
 # Empty packages, whose code is in other packages.
 SAME_AS = {**dict.fromkeys(("pymupdf4llm", "pymupdf-layout"), "as pymupdf"), "cuda-toolkit": "as nvidia-cublas"}
 
+# Libraries under other licences that wheels have beside the package, by their licence files.
+BUNDLED = {
+    "opencv-python-headless": "FFmpeg: LGPL-2.1",
+    "pi-heif": "libheif and libde265: LGPL-3.0",
+    "shapely": "GEOS: LGPL-2.1",
+}
+
 
 def render_files() -> dict[Path, str]:
     return {PAGE: render_page()}
@@ -102,7 +109,12 @@ def read_image_only() -> Iterator[tuple[str, str, str]]:
 
 
 def _render_rows(rows: Iterator[tuple[str, str, str]]) -> str:
-    return "\n".join(f"| {name} | {version} | {licence.replace('|', '/')} |" for name, version, licence in rows)
+    return "\n".join(f"| {name} | {version} | {_add_bundled(name, licence)} |" for name, version, licence in rows)
+
+
+def _add_bundled(name: str, licence: str) -> str:
+    stated = licence.replace("|", "/")
+    return f"{stated}; its wheel has {BUNDLED[name]}" if name in BUNDLED else stated
 
 
 def render_page() -> str:
@@ -111,7 +123,8 @@ def render_page() -> str:
 The code of twopass is Apache-2.0. **PyMuPDF, with its layout model, is AGPL-3.0 or commercial from Artifex**: an
 image or installation with it falls under one of the two.
 
-What `requirements/run.txt` installs, with the licence that each package states; `make docs` writes this page.
+What `requirements/run.txt` installs, with the licence that each package states, and libraries under the LGPL
+that its wheel brings; `make docs` writes this page.
 
 | package | version | licence |
 |---|---|---|

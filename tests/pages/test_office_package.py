@@ -193,6 +193,15 @@ def test_any_web_page_can_be_cut(text: str) -> None:
     assert page.endswith(cut) or len(cut) < len(page)
 
 
+@pytest.mark.parametrize(("size", "code"), [("4", None), ("2147483647", Code.DAMAGED), ("9" * 5000, Code.DAMAGED)])
+def test_rtf_has_all_the_binary_data_that_it_announces(size: str, code: Code | None) -> None:
+    """LibreOffice takes minutes to look for two gigabytes in a short file."""
+    data = office_files.make_rtf(rf"{{\pict\pngblip\bin{size} abcd}}")
+
+    with nullcontext() if code is None else pytest.raises(SourceError, match=code):
+        office_package.check_rtf(data)
+
+
 def test_a_protected_book_is_encrypted(tmp_path: Path) -> None:
     """Digital rights management has no password."""
     (tmp_path / "file").write_bytes(office_files.make_epub(encrypted=True))

@@ -33,6 +33,7 @@ _TAG = re.compile(  # or a comment; a tag in an attribute is none
     _COMMENT + rb"""|<(/?)([a-z][a-z0-9:-]*+)(?:[^<>"']++|"[^"]*+"|'[^']*+')*+""", re.IGNORECASE | re.DOTALL
 )
 _CLOSED_TAG = re.compile(rb"<[^<>]*/>")  # of XHTML
+_RTF_BINARY = re.compile(rb"\\bin(\d+)")
 _ODF_MANIFEST = "META-INF/manifest.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _DRM = ("META-INF/rights.xml", "META-INF/license.lcpl")  # of Adobe and of Readium
@@ -102,6 +103,12 @@ def check_depth(data: bytes) -> None:
             depth -= 1
         if depth > MAX_OPEN_TAGS:
             raise _too_deep(MAX_OPEN_TAGS)
+
+
+def check_rtf(data: bytes) -> None:
+    """Raise SourceError for binary data longer than the file, which LibreOffice would wait for."""
+    if any(int(run[1][:20]) > len(data) - run.end() for run in _RTF_BINARY.finditer(data)):
+        raise SourceError(Code.DAMAGED, f"it ends in its binary data; {SAVE_AGAIN}")
 
 
 def _check_part(package: zipfile.ZipFile, name: str) -> set[str]:

@@ -110,7 +110,9 @@ def _take_in(source: Path, named: Path, kind: FileType) -> Package:
         return Package(hidden=hidden)
     os.link(source, named)
     if kind == RTF:
-        return Package(hidden=hidden_parts.find_in_rtf(source.read_bytes()))
+        data = source.read_bytes()
+        office_package.check_rtf(data)
+        return Package(hidden=hidden_parts.find_in_rtf(data))
     with source.open("rb") as file:
         is_package = file.read(2) == b"PK"
     return office_package.check(str(source)) if is_package else Package(is_encrypted=True)
