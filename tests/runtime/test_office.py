@@ -66,19 +66,22 @@ CONVERT = """
 import sys
 from twopass.pages.file_types import RTF
 from twopass.runtime import office
-office.convert(sys.argv[1], sys.argv[2], RTF, None, office.ConversionLimits(0.01, 1 << 40, 1 << 20, least_wait_s=0.2))
+limits = office.ConversionLimits(0.01, 1 << 40, 1 << 20, least_wait_s=float(sys.argv[3]))
+office.convert(sys.argv[1], sys.argv[2], RTF, None, limits)
 """
 
 
 @pytest.mark.parametrize(
-    ("program", "error"),
+    ("program", "wait_s", "error"),
     [
-        ("exit 77", "RENDER_CRASH: LibreOffice ended with status 77; check its installation"),
-        ("exit 0", "DAMAGED: LibreOffice cannot open the file"),
-        ("exec sleep 1000", "RENDER_TIMEOUT: LibreOffice does not go on with the file"),
+        ("exit 77", 100, "RENDER_CRASH: LibreOffice ended with status 77; check its installation"),
+        ("exit 0", 100, "DAMAGED: LibreOffice cannot open the file"),
+        ("exec sleep 1000", 0.2, "RENDER_TIMEOUT: LibreOffice does not go on with the file"),
     ],
 )
-def test_what_libreoffice_fails_at_is_not_the_files_damage(tmp_path: Path, program: str, error: str) -> None:
+def test_what_libreoffice_fails_at_is_not_the_files_damage(
+    tmp_path: Path, program: str, wait_s: float, error: str
+) -> None:
     """A LibreOffice that cannot start says what to check, and one that waits for ever is ended."""
     (tmp_path / "bin").mkdir()
     for name in ("soffice", "soffice.bin"):
@@ -86,7 +89,7 @@ def test_what_libreoffice_fails_at_is_not_the_files_damage(tmp_path: Path, progr
         (tmp_path / "bin" / name).chmod(0o755)
     (tmp_path / "file").write_bytes(b"{\\rtf1 text}")
     environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-    command = [sys.executable, "-c", CONVERT, tmp_path / "file", tmp_path / "file.pdf"]
+    command = [sys.executable, "-c", CONVERT, tmp_path / "file", tmp_path / "file.pdf", str(wait_s)]
 
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
