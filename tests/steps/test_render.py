@@ -35,6 +35,17 @@ def test_sixteen_bit_grey_keeps_its_range() -> None:
     assert np.asarray(frame).tolist() == values.tolist()
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.0, 0.5, 1.0], [0, 127, 255]), ([-9.0, 128.0, 255.0], [0, 128, 255]), ([0.0, 500.0, 1000.0], [0, 127, 255])],
+)
+def test_floating_point_grey_is_seen(values: list[float], expected: list[int]) -> None:
+    """Values from 0 to 1 would be a black page, and negative ones light spots."""
+    frame = Image.fromarray(np.array([values], np.float32))
+
+    assert np.asarray(image_bands.flatten(frame))[0, :, 0].tolist() == expected
+
+
 async def test_geometry_is_that_of_the_displayed_page(source_reader: SourceReader) -> None:
     """Page size, pixels and word boxes are those of the crop box after /Rotate."""
 

@@ -101,9 +101,10 @@ def flatten(image: Any, highest: float | None = None) -> Any:
 
     if image.mode in WIDE_GREY:
         values = np.array(image, np.float32)
-        values /= max(float(values.max(initial=0)) if highest is None else highest, 255.0)
-        values *= 255
-        image = Image.fromarray(values.astype(np.uint8))
+        highest = float(values.max(initial=0)) if highest is None else highest
+        is_unit_range = image.mode == "F" and 0 < highest <= 1  # as scientific programs write
+        values *= 255 / (1.0 if is_unit_range else max(highest, 255.0))
+        image = Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
     if image.has_transparency_data:
         background = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(background, image.convert("RGBA"))
