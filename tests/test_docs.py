@@ -58,6 +58,9 @@ RUN_BY = {
     " .venv/bin/twopass serve --host 0.0.0.0 --port 8000": "tests/server/conftest.py",
     'curl -s "http://localhost:8000/v1/jobs?wait_s=300" -F file=@samples/sample.pdf'
     """ -F 'job={"pages": "1-2", "inline": ["markdown"]}'""": "tests/server/test_jobs_over_http.py",
+    'curl -s "http://localhost:8000/v1/jobs?wait_s=300" -F file=@samples/sample.pdf'
+    """ -F 'job={"pages": "1-2", "formats": ["pdf"]}'""": "tests/server/test_jobs_over_http.py",
+    "curl -s -o out.pdf http://localhost:8000/v1/jobs/ID/document.pdf": "tests/server/test_jobs_over_http.py",
     ".venv/bin/python -m scripts.try_endpoint ENDPOINT_ID --output s3://bucket/try/"
     " --price-per-hour 1.1": "tests/quickstart/test_try_endpoint.py",
 }
@@ -144,7 +147,7 @@ def test_every_shell_line_is_run_by_a_test_or_listed_with_what_it_needs() -> Non
 def test_a_documented_command_is_run_by_the_test_that_is_named(line: str, test: str) -> None:
     """The test's source names the script, command or address of the line, and its options and settings."""
     expected_words = re.findall(
-        r"\w+\.py\b|--\w[\w-]+|/runsync|/v1/jobs\?wait_s|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line
+        r"\w+\.py\b|--\w[\w-]+|/runsync|/v1/jobs\?wait_s|/document\.pdf|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line
     )
     expected_words += [f'"{command}"' for command in re.findall(r"bin/twopass ([\w-]+)", line)]
     source = (ROOT / test).read_text() + 'HANDLER = "handler.py"'

@@ -43,7 +43,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.ENCRYPTED: (
         "The file needs a password, or the given one is wrong.",
-        "Set the field `password`.",
+        "Set the field `password`, or `--password`.",
     ),
     Code.PAGE_RANGE: (
         "`pages` or `slice` names pages that the document lacks.",
@@ -304,7 +304,7 @@ page. A job that is sent again reads only what is missing. `make docs` writes th
 {_render_table(JOB_CODES)}
 ## Pages
 
-As a warning, the page was still read; as an error, it was lost.
+As an error, the page or document was not read; as a warning it was, but perhaps not all of it.
 
 {_render_table(PAGE_CODES)}
 ## Exit codes

@@ -34,7 +34,7 @@ JOB: Mapping[str, str] = {
     "sources": "`s3://bucket/key`, `https://…` (presigned) or `data:…`; `source` for a single one. "
     "`/runpod-volume/…` with `ALLOW_VOLUME`; other paths only in local runs, and below `ALLOWED_DIR`",
     "output": "where artefacts go: `s3://bucket/prefix/`, or a folder in local runs; default: the worker's bucket",
-    "inline": "artefacts returned in the answer itself, up to 1 MB; markdown if there is no output",
+    "inline": "`markdown` and `docjson` returned in the answer itself, up to 1 MB; markdown if there is no output",
     "s3": "credentials for this job only, never logged or written; RunPod's `s3Config` next to `input` works, too",
     "pages": '`"1-5,8,11-"`; another selection gives another document id',
     "slice": "like `pages`, but only stores the checkpoints of these pages: same id, no manifest; needs an output",
@@ -53,7 +53,7 @@ JOB: Mapping[str, str] = {
     "as the existing document has them, else `auto`",
     "hidden_text": "text that nobody can see on the page in [other formats](formats.md) than DocJSON: `omit`, `mark` "
     "or `keep`; default: as the existing document has it, else `omit`",
-    "password": "of an encrypted PDF",
+    "password": "of an encrypted PDF or office file",
     "language": "a hint for OCR and keywords: `en`, `ko`, `zh` …",
     "sampling": "sampling parameters that override the defaults",
     "deadline_s": "pages not read by then are `unread`; with an output, the same job, sent again, continues; 540 on "
@@ -97,7 +97,8 @@ DOCUMENT: Mapping[str, str] = {
 }
 PROBLEM: Mapping[str, str] = {
     "code": "see [codes](CODES.md)",
-    "severity": "`error`: lost; `warning`: still read. Of warnings, only [a loss](docjson.md#the-audit) changes the "
+    "severity": "`error`: not read; `warning`: read, but perhaps not all of it. "
+    "Of warnings, only [a loss](docjson.md#the-audit) changes the "
     "status",
     "document": "its id",
     "page": "counted from 1; null if it concerns several pages or the whole document",

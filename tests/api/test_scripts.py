@@ -125,7 +125,7 @@ def test_the_examples_of_the_page_run(folder: Path) -> None:
         script = "\n".join(blocks).replace("ENDPOINT_ID", url)
         ran = run(script, folder, RUNPOD_API_KEY="secret-key")
 
-    assert len(blocks) == 7 and ran.returncode == 0, ran.stderr
+    assert len(blocks) == 8 and ran.returncode == 0, ran.stderr
     assert "SOURCE_NOT_FOUND missing.pdf: no such file" in ran.stdout
     assert "It lifts water." in (folder / "file.md").read_text()
     assert list((folder / "out").glob("*/review.html"))

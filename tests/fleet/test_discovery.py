@@ -44,7 +44,12 @@ def test_a_list_has_one_place_per_line(tmp_path: Path) -> None:
         DocumentRef(f"{tmp_path}/in/b.TIF"),
         DocumentRef("https://h/x.pdf"),
     ]
-    assert skipped == [Skipped(f"{tmp_path}/in/c.txt", ".txt is no type that is read; pass it by name to read it")]
+    assert skipped == [
+        Skipped(
+            f"{tmp_path}/in/c.txt",
+            ".txt is no type that is read; pass it by name if it is a PDF or a picture all the same",
+        )
+    ]
 
 
 def test_what_is_in_a_folder_and_not_read_is_listed_with_the_reason(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import lxml.html
 import openapi_spec_validator
+import pymupdf
 import pytest
 from PIL import Image
 
@@ -55,6 +56,17 @@ def test_a_job_that_is_waited_for_is_answered_with_its_result(server: Server) ->
 
     assert answer.status_code == 200
     assert "rebuilt in 1934" in answer.json()["result"]["documents"][0]["inline"]["markdown"]
+
+
+def test_a_searchable_pdf_is_asked_for_with_the_job(server: Server) -> None:
+    """One request asks for it and waits, and a second one downloads it, as the page of the server shows."""
+    job = server.send(build_pdf(1), job='{"formats": ["pdf"]}', wait_s=60).json()
+
+    answer = server.client.get(f"/v1/jobs/{job['id']}/document.pdf")
+
+    assert answer.headers["content-type"] == "application/pdf"
+    with pymupdf.open("pdf", answer.content) as pdf:
+        assert pdf[0].get_text().strip()
 
 
 def test_an_office_file_is_uploaded_as_a_pdf_is(server: Server) -> None:

@@ -17,7 +17,7 @@ class Exit(IntEnum):
 
 
 MEANINGS: Mapping[Exit, str] = {
-    Exit.SUCCESS: "done",
+    Exit.SUCCESS: "done; after `read`, pages may have failed, unless `--strict` was given",
     Exit.FAILED: "not everything was done, or the engine did not start",
     Exit.USAGE: "a wrong argument, setting or job, or nothing to do; nothing was begun",
     Exit.ENDPOINT: "the endpoint refuses or cannot be reached",

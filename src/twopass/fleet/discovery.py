@@ -32,7 +32,7 @@ from twopass.storage.store import Store, uri_of
 _MAX_INLINE_BYTES = 7_000_000  # in base64 these fit into the 10 MB that RunPod accepts in a /run request
 _MAX_SHOWN = 10  # skipped files in one line
 _MAX_LISTED = 10_000  # in a summary: a prefix may hold millions
-_NAME_IT = "pass it by name to read it"
+_NAME_IT = "pass it by name if it is a PDF or a picture all the same"
 _NESTED_LIST = "a list in a list; pass it by name"
 _LINKED_FOLDER = f"a link to a folder; {_NAME_IT}"
 

@@ -95,7 +95,7 @@ def _add_reading(server: MCPServer[Any], shelf: Library) -> None:
         ctx: Context,
         source: Annotated[str, Field(description="path of a file below an allowed folder, or https:// or s3://")],
         pages: Annotated[str | None, Field(description='only these pages, such as "1-5,8"')] = None,
-        password: Annotated[str | None, Field(description="of an encrypted PDF")] = None,
+        password: Annotated[str | None, Field(description="of an encrypted PDF or office file")] = None,
         language: Annotated[str | None, Field(description='such as "de"; by default it is recognized')] = None,
     ) -> dict[str, Any]:
         """Read a document, or find it among those that were read. Answers its id, its states and its sections."""
