@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.fakes import recorded
 from tests.fakes.reader import Reader
@@ -51,6 +51,7 @@ async def browser() -> AsyncIterator[Browser]:
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert executable, "no Chromium on this machine; apt-get install chromium"
     async with async_playwright() as playwright:
+        expect.set_options(timeout=60_000)  # a busy machine takes more than Playwright's five seconds
         browser = await playwright.chromium.launch(executable_path=executable, args=list(BROWSER_ARGUMENTS))
         yield browser
         await browser.close()
