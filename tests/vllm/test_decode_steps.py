@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import product
 from random import Random
 from typing import Any
 
@@ -232,16 +231,3 @@ def test_requests_that_only_decode_take_one_pass(configuration: Configuration) -
     assert engine.scheduler.steps == 5
     assert engine.scheduler.silent > 0
     assert [len(output.num_scheduled_tokens) for output, _ in steps] == [2] * 6
-
-
-def test_vllm_divides_a_step_that_is_too_small_for_all(configuration: Configuration) -> None:
-    """Four requests with four drafts each do not fit into twelve tokens."""
-    ours, stock = (
-        Engine(configuration.build(BLOCKS, is_stock, max_num_scheduled_tokens=12), seed=0, depth=2)
-        for is_stock in (False, True)
-    )
-    for engine, number in product((ours, stock), range(4)):
-        wish = Wish(2, image=0, max_tokens=30, priority=0, has_draft=True, ends=False, logprobs=None)
-        engine.scheduler.add_request(wish.build(f"r{number}", arrival=number))
-
-    assert [ours.step() for _ in range(6)] == [stock.step() for _ in range(6)]
