@@ -212,6 +212,12 @@ def test_every_page_is_in_the_sites_navigation(page: str) -> None:
     assert f" {Path(page).name}\n" in (ROOT / "mkdocs.yml").read_text()
 
 
+def test_pages_of_the_site_link_only_inside_it() -> None:
+    """MkDocs refuses a link that leaves docs/, which a reader of the repository could follow."""
+    pages = (ROOT / "docs").glob("*.md")
+    assert [(page.name, link) for page in pages for link in re.findall(r"\]\((\.\.[^)]*)\)", page.read_text())] == []
+
+
 def test_every_code_has_a_row_on_the_page_of_codes() -> None:
     """The row says what happened and what to do, and some module raises or reports the code."""
     rows = re.findall(r"^\| `(\w+)` \| (.{16,}) \| (.{16,}) \|$", codes.CODES_PAGE.read_text(), re.M)
