@@ -43,11 +43,11 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
     tesseract-ocr-kor tesseract-ocr-rus tesseract-ocr-ara tesseract-ocr-eng && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
 # Office files: LibreOffice, with fonts that have the widths of Microsoft's; without them, lines end elsewhere.
-# 166 packages, 500 MB: the sum of Installed-Size of what `apt-get install --simulate` adds to Debian 12's slim base.
+# 167 packages, 502 MB: the sum of Installed-Size of what `apt-get install --simulate` adds to Debian 12's slim base.
 ARG OFFICE=0
 # hadolint ignore=DL3008
 RUN if [ "$OFFICE" = 1 ]; then apt-get update && apt-get install -y --no-install-recommends \
-    libreoffice-writer libreoffice-calc libreoffice-impress \
+    libreoffice-writer libreoffice-calc libreoffice-impress libreoffice-math \
     fonts-liberation fonts-crosextra-carlito fonts-crosextra-caladea && rm -rf /var/lib/apt/lists/*; fi
 WORKDIR /app
 COPY pyproject.toml README.md LICENSE NOTICE ./
@@ -81,7 +81,7 @@ RUN --mount=type=bind,source=requirements,target=/requirements \
 ARG OFFICE=0
 # hadolint ignore=DL3008
 RUN if [ "$OFFICE" = 1 ]; then apt-get update && apt-get install -y --no-install-recommends \
-    libreoffice-writer libreoffice-calc libreoffice-impress \
+    libreoffice-writer libreoffice-calc libreoffice-impress libreoffice-math \
     fonts-liberation fonts-crosextra-carlito fonts-crosextra-caladea && rm -rf /var/lib/apt/lists/*; fi
 # Kernels that vLLM compiled before, if there are any: see caches/README.md.
 COPY caches /caches

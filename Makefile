@@ -51,7 +51,7 @@ test-vllm: $(VLLM)/ready
 test-families: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm_families
 
-test-processes: $(VENV)/test # handler.py, RunPod's SDK and the command in processes of their own; some need root and Debian's iproute2, libreoffice-writer, -calc and -impress
+test-processes: $(VENV)/test # handler.py, RunPod's SDK and the command in processes of their own; some need root and Debian's iproute2, libreoffice-writer, -calc, -impress and -math
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal tests/processes
 
 test-server: $(VENV)/test # twopass serve and the Python API

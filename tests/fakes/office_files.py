@@ -42,6 +42,26 @@ def make_docx() -> bytes:
     return _save(document.save)
 
 
+def make_docx_formula() -> bytes:
+    """A docx with the fraction 4711/815 between the text and the end."""
+    space = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    texts = {"num": 4711, "den": 815}
+    parts = "".join(f"<m:{part}><m:r><m:t>{text}</m:t></m:r></m:{part}>" for part, text in texts.items())
+    formula = f"<w:p><m:oMath {space}><m:f>{parts}</m:f></m:oMath></w:p><w:sectPr"
+    return repack(make_docx(), {"word/document.xml": lambda text: text.replace("<w:sectPr", formula, 1)})
+
+
+def make_odt_formula() -> bytes:
+    """The same fraction in an odt, as an object of its own in the text."""
+    formula = "<math xmlns='http://www.w3.org/1998/Math/MathML'><mfrac><mn>4711</mn><mn>815</mn></mfrac></math>"
+    frame = f"<draw:frame svg:width='3cm' svg:height='1cm'><draw:object>{formula}</draw:object></draw:frame>"
+    return make_odf("text", f"<text:p>{SENTENCE}</text:p><text:p>{frame}</text:p>")
+
+
+def make_rtf_formula() -> bytes:
+    return make_rtf(r"{\mmath{\*\moMath{\mf{\mnum{\mr 4711}}{\mden{\mr 815}}}}}")
+
+
 def make_pictures(count: int, side: int) -> bytes:
     """A docx with pictures of noise, which cannot be compressed."""
     document, noise = docx.Document(), random.Random(0)
@@ -190,6 +210,7 @@ MAKERS: dict[str, Callable[[], bytes]] = {
     "html": make_html,
     "epub": make_epub,
 }
+FORMULAS = {"docx": make_docx_formula, "odt": make_odt_formula, "rtf": make_rtf_formula}
 PACKAGES = ("docx", "pptx", "xlsx", "odt", "odp", "ods", "epub")  # those that are ZIP archives
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import office_files
-from tests.fakes.office_files import MAKERS, SENTENCE, TABLE
+from tests.fakes.office_files import FORMULAS, MAKERS, SENTENCE, TABLE
 from tests.fakes.source_files import SourceReader
 from twopass import contexts
 from twopass.errors import Code, SourceError, TwopassError, WorkerDied
@@ -123,6 +123,14 @@ async def test_hidden_text_of_a_web_page_is_a_warning(reader: SourceReader) -> N
 
     assert hidden == ("hidden text",)
     assert "secret" not in words and words[-1] == "Last."
+
+
+@pytest.mark.parametrize("kind", sorted(FORMULAS))
+async def test_mathematics_is_on_the_page(reader: SourceReader, kind: str) -> None:
+    """LibreOffice leaves out formulas without its package for them."""
+    words = await read_words(reader, FORMULAS[kind](), kind)
+
+    assert words[-2:] == ["4711", "815"]
 
 
 async def test_formulas_keep_the_values_that_were_stored(reader: SourceReader) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.office_files import FORMULAS
 from twopass.errors import SourceError
 from twopass.runtime import office
 
@@ -64,10 +65,12 @@ def test_the_version_is_read_from_the_programs_folder(tmp_path: Path) -> None:
 
 CONVERT = """
 import sys
-from twopass.pages.file_types import RTF
+from pathlib import Path
+from twopass.pages import file_types
 from twopass.runtime import office
 limits = office.ConversionLimits(0.01, 1 << 40, 1 << 20, least_wait_s=float(sys.argv[3]))
-office.convert(sys.argv[1], sys.argv[2], RTF, None, limits)
+kind = file_types.detect(Path(sys.argv[1]), "")
+office.convert(sys.argv[1], sys.argv[2], kind, None, limits)
 """
 
 
@@ -83,14 +86,24 @@ def test_what_libreoffice_fails_at_is_not_the_files_damage(
     tmp_path: Path, program: str, wait_s: float, error: str
 ) -> None:
     """A LibreOffice that cannot start says what to check, and one that waits for ever is ended."""
-    (tmp_path / "bin").mkdir()
+    assert error in convert(tmp_path, program, b"{\\rtf1 text}", wait_s)
+
+
+@pytest.mark.parametrize("kind", sorted(FORMULAS))
+def test_formulas_without_their_package_are_an_error(tmp_path: Path, kind: str) -> None:
+    """LibreOffice would leave them out and say nothing."""
+    error = convert(tmp_path, "exit 0", FORMULAS[kind]())
+
+    assert "SOURCE_UNSUPPORTED: it has formulas" in error and "install Debian's package libreoffice-math" in error
+
+
+def convert(folder: Path, program: str, data: bytes, wait_s: float = 100) -> str:
+    """What is printed when the file is converted with a LibreOffice of only this program, without its libraries."""
+    (folder / "bin").mkdir()
     for name in ("soffice", "soffice.bin"):
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{program}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    (tmp_path / "file").write_bytes(b"{\\rtf1 text}")
-    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-    command = [sys.executable, "-c", CONVERT, tmp_path / "file", tmp_path / "file.pdf", str(wait_s)]
-
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-    assert error in ended.stderr
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{program}\n")
+        (folder / "bin" / name).chmod(0o755)
+    (folder / "file").write_bytes(data)
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    command = [sys.executable, "-c", CONVERT, folder / "file", folder / "file.pdf", str(wait_s)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr

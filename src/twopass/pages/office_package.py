@@ -34,6 +34,8 @@ _TAG = re.compile(  # or a comment; a tag in an attribute is none
 )
 _CLOSED_TAG = re.compile(rb"<[^<>]*/>")  # of XHTML
 _RTF_BINARY = re.compile(rb"\\bin(\d+)")
+RTF_FORMULA = rb"\moMath"
+_FORMULAS = ("oMath", "math")  # elements of OOXML and of ODF
 _ODF_MANIFEST = "META-INF/manifest.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _DRM = ("META-INF/rights.xml", "META-INF/license.lcpl")  # of Adobe and of Readium
@@ -46,6 +48,7 @@ class Package:
 
     is_encrypted: bool = False
     hidden: frozenset[str] = frozenset()
+    has_formulas: bool = False  # of mathematics
 
 
 def check(path: str) -> Package:
@@ -60,7 +63,9 @@ def check(path: str) -> Package:
             raise SourceError(Code.ENCRYPTED, "it is protected; save it without protection")
         if _ODF_MANIFEST in names and any(_ENCRYPTION_MARK in chunk for chunk in _read(package, _ODF_MANIFEST)):
             return Package(is_encrypted=True)
-        return Package(hidden=frozenset().union(*(_check_part(package, part.filename) for part in parts)))
+        checked = [_check_part(package, part.filename) for part in parts]
+        hidden = frozenset().union(*(part.hidden for part in checked))
+        return Package(hidden=hidden, has_formulas=any(part.has_formulas for part in checked))
 
 
 def check_chapters(path: str) -> None:
@@ -111,14 +116,16 @@ def check_rtf(data: bytes) -> None:
         raise SourceError(Code.DAMAGED, f"it ends in its binary data; {SAVE_AGAIN}")
 
 
-def _check_part(package: zipfile.ZipFile, name: str) -> set[str]:
-    """Unpack the part, which checks its sum, and parse it if it is XML; returns what it has that is on no page."""
+def _check_part(package: zipfile.ZipFile, name: str) -> Package:
+    """Unpack the part, which checks its sum, and parse it if it is XML; returns what the part says."""
     parser, opened = (expat.ParserCreate() if name.lower().endswith(_XML) else None), list[str]()
-    hidden = set[str]()
+    hidden, has_formulas = set[str](), False
     name_hidden = hidden_parts.watch(name)
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal has_formulas
         element = tag.rpartition(":")[2]
+        has_formulas |= element in _FORMULAS
         if name_hidden and (found := name_hidden(element, opened, attributes)):
             hidden.add(found)
         opened.append(element)
@@ -137,7 +144,7 @@ def _check_part(package: zipfile.ZipFile, name: str) -> set[str]:
             parser.Parse(chunk)
     if parser and not is_empty:
         parser.Parse(b"", True)
-    return hidden
+    return Package(hidden=frozenset(hidden), has_formulas=has_formulas)
 
 
 def _read(package: zipfile.ZipFile, name: str) -> Iterator[bytes]:

@@ -23,7 +23,9 @@ _PROFILE = Path(__file__).with_name("office_profile")
 _COMMANDS = ("soffice", "libreoffice")
 _BINARY = "soffice.bin"  # without the script around it, which would be the process that is killed
 _VERSION_FILES = (("bootstraprc", r"ProductKey=(.+)"), ("versionrc", r"buildid=(.+)"))
-PACKAGES = ("libreoffice-writer", "libreoffice-calc", "libreoffice-impress")  # of Debian
+_MATH = "libreoffice-math"
+PACKAGES = ("libreoffice-writer", "libreoffice-calc", "libreoffice-impress", _MATH)  # of Debian
+_MATH_LIBRARIES = ("libsmlo.so", "libmergedlo.so")  # the second in builds that join their libraries
 _OPTIONS = ("--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck", "macro:///Standard.Convert.Run")
 _RESTART = 81  # the exit status after it has set up a new profile
 _MAX_STARTS = 3
@@ -76,6 +78,9 @@ def convert(
     is_encrypted = package.is_encrypted
     if is_encrypted and not password:
         raise _explain(is_encrypted, password)
+    if package.has_formulas and not _has_math():
+        message = f"it has formulas, which LibreOffice would leave out: install Debian's package {_MATH}"
+        raise SourceError(Code.SOURCE_UNSUPPORTED, message)
     (folder / "tmp").mkdir()
     environment = {
         **os.environ,
@@ -112,7 +117,7 @@ def _take_in(source: Path, named: Path, kind: FileType) -> Package:
     if kind == RTF:
         data = source.read_bytes()
         office_package.check_rtf(data)
-        return Package(hidden=hidden_parts.find_in_rtf(data))
+        return Package(hidden=hidden_parts.find_in_rtf(data), has_formulas=office_package.RTF_FORMULA in data)
     with source.open("rb") as file:
         is_package = file.read(2) == b"PK"
     return office_package.check(str(source)) if is_package else Package(is_encrypted=True)
@@ -201,6 +206,11 @@ def _find_program(path: str | None = None) -> Path | None:
         ).exists():
             return program
     return None
+
+
+def _has_math() -> bool:
+    program = _find_program()
+    return program is not None and any(program.with_name(library).exists() for library in _MATH_LIBRARIES)
 
 
 def _read_memory(process: int) -> int:
