@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, get_args
@@ -66,6 +67,20 @@ def test_the_first_page_of_the_cpu_engine_imports_nothing(sample: Path, tmp_path
         after = list_modules(worker)
 
     assert sorted(after - before) == []
+
+
+def test_what_killed_processes_left_is_deleted_without_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first line of a log names no worker that was killed: whoever reads it may have started none before."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "twopass-left.scratch").mkdir()
+
+    with open_worker(Settings(**SETTINGS | {"log_level": "INFO"})):
+        pass
+
+    assert not (tmp_path / "twopass-left.scratch").exists()
+    assert "deleted temporary files that earlier processes left behind" in capsys.readouterr().out.splitlines()[0]
 
 
 @pytest.mark.parametrize("engine", get_args(EngineName))

@@ -144,7 +144,7 @@ def open_worker(
     vendor_reports.switch_off()  # before an engine imports its libraries
     _raise_descriptor_limit()
     if removed := scratch.remove_orphans():
-        log.info("removed temporary folders of killed workers", folders=removed)
+        log.info("deleted temporary files that earlier processes left behind", folders=removed)
     began, stages = time.monotonic() - _process_age_s(), [("imports_s", time.monotonic())]
     # The engine first, because it may fork, and threads do not survive a fork.
     engine = (create_engine or factory.create_engine)(settings)

@@ -21,6 +21,19 @@ def test_errors_quote_nothing_from_the_file(message: str) -> None:
     assert caught.value.message.startswith("MuPDF: the source: ") and "hunter2" not in caught.value.message
 
 
+def test_a_file_that_cannot_be_opened_is_called_damaged(tmp_path: Path) -> None:
+    """MuPDF's own words ("Failed to open file … as type pdf.") say neither what is wrong nor what to do."""
+    (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.7\n1 0 obj\n<< /Type")
+
+    with pytest.raises(SourceError) as caught, source_files.open_pdf(str(tmp_path / "cut.pdf"), None):
+        pass
+
+    assert caught.value.code is Code.DAMAGED
+    assert caught.value.message == (
+        "the file is damaged or incomplete, and cannot be opened; save the file with another program"
+    )
+
+
 def test_a_page_that_was_lost_in_repair_is_damaged(sample: Path) -> None:
     """MuPDF repairs a file while reading it, and may find fewer pages than it counted at first."""
     with pytest.raises(SourceError) as caught, source_files.open_shared_pdf(str(sample), None) as pdf:

@@ -390,14 +390,23 @@ def test_what_is_not_read_is_listed_and_counted(folder: Path) -> None:
 
 
 def test_what_was_lost_is_in_a_line_above_the_counts(folder: Path) -> None:
-    """Of one document with its page, of several with the number of files; the summary has it for each document."""
-    torn = folder / "inbox" / "torn.pdf"
-    torn.write_bytes(damaged_pages.damage((folder / "inbox" / "one.pdf").read_bytes(), 0, "image missing"))
+    """Of one document with its page, of several with the number of files; the summary has it for each document.
 
-    alone, together = read(folder, "inbox/torn.pdf"), read(folder)
+    Pages that failed are counted apart from parts of pages that were read, and the last line still names the summary.
+    """
+    torn, undrawn = folder / "inbox" / "torn.pdf", folder / "undrawn.pdf"
+    one = (folder / "inbox" / "one.pdf").read_bytes()
+    torn.write_bytes(damaged_pages.damage(one, 0, "image missing"))
+    undrawn.write_bytes(damaged_pages.damage(one, 0, "content stream missing"))
 
-    assert alone.stdout.splitlines()[0] == "lost: 1 part of the file not drawn: page 1"
-    assert "lost in 1 of 3 files: 1 part of the file not drawn\n2 read, 1 in part, 0 failed" in together.stdout
+    alone, together = read(folder, "inbox/torn.pdf"), read(folder, "inbox", "undrawn.pdf")
+
+    above, last = alone.stdout.splitlines()
+    assert above == "parts lost: 1 part of the file not drawn: page 1"
+    assert last.startswith("files: 0 read, 1 in part, 0 failed; 1 page") and last.endswith("; out/batch_summary.json")
+    *_, above, last = together.stdout.splitlines()
+    assert above == "1 page failed in 1 of 4 files; parts lost in 2 of 4 files: 2 parts of the file not drawn"
+    assert last.startswith("files: 2 read, 1 in part, 1 failed; ") and last.endswith("; out/batch_summary.json")
     rows = {row["file"]: row.get("lost") for row in load_summary(folder)["results"]}
     assert rows["inbox/torn.pdf"] == ["1 part of the file not drawn: page 1"] and not rows["inbox/one.pdf"]
 

@@ -102,9 +102,9 @@ def test_a_pipe_gets_no_control_characters(folder: Path) -> None:
         "failure: inbox/bad.pdf",
     }
     assert re.fullmatch(
-        r"2 read, 0 in part, 1 failed: 3 pages; total [\d.]+ s, of which start [\d.]+ s; [\d.e-]+ pages per second "
-        r"after the start; mean per page, with waiting: rendering [\d.]+ s, reading [\d.]+ s; "
-        r"out/batch_summary.json\n",
+        r"files: 2 read, 0 in part, 1 failed; 3 pages; total [\d.]+ s, of which start [\d.]+ s; "
+        r"[\d.e-]+ pages per second after the start; mean per page, with waiting: rendering [\d.]+ s, "
+        r"reading [\d.]+ s; out/batch_summary.json\n",
         ran.stdout,
     )
 

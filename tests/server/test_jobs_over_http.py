@@ -400,6 +400,7 @@ def test_formats_that_were_not_asked_for_can_be_fetched_later(server: Server) ->
     assert before == {"document.md"} and set(after) == {*before, *names, "content_list.json"}
     assert after["chunks.jsonl"]["uri"] == f"{job['links']['artefacts']}{document}/chunks.jsonl"
     assert [answer.status_code for answer in refused] == [404, 404, 404]
+    assert all("send a new job with its format in formats" in answer.json()["message"] for answer in refused)
 
 
 def test_a_source_on_s3_is_read_into_the_bucket_that_the_job_names(tmp_path: Path, endpoint: str, bucket: Any) -> None:

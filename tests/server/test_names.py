@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass import locations
-from twopass.errors import RequestError
+from twopass.errors import Code, RequestError
 from twopass.job import Upload
 from twopass.server.access import is_local
 from twopass.server.jobs import MAX_CRASHES, JobStore, Record, State, now, open_store
@@ -53,6 +53,21 @@ def add_job(store: JobStore, folder: Path) -> JobStore:
     (folder / "a").write_text("outside")
     store.show(Record(id="0" * 16, name="a.pdf", created=now()))
     return store
+
+
+@pytest.mark.parametrize(
+    ("state", "advice"),
+    [(State.RUNNING, "ask for the file when it has"), (State.DONE, "send a new job with its format")],
+)
+def test_a_file_is_waited_for_only_while_the_job_runs(tmp_path: Path, state: State, advice: str) -> None:
+    """A format that an ended job did not ask for never comes, so that nobody is told to wait for it."""
+    store = add_job(JobStore(tmp_path), tmp_path)
+    store.show(store.get("0" * 16).update(state=state))
+
+    with pytest.raises(RequestError, match=advice) as caught:
+        store.find_file("0" * 16, "a/document.pdf")
+
+    assert caught.value.code is Code.NOT_FOUND
 
 
 def test_an_upload_that_did_not_end_is_deleted_at_the_next_start(tmp_path: Path) -> None:

@@ -541,17 +541,36 @@ def to_json(value: Mapping[str, Any], indent: int | None = None) -> bytes:
 
 
 def _format_summary(batch: Batch, summary: Mapping[str, Any]) -> str:
-    """The run in one line, below lines of files that are not read and of what was lost."""
-    counts = f"{summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
+    """The run in one line, below lines of files that are not read and of what pages lack."""
+    counts = f"files: {summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
     unread = f", {summary['unread']} unread" if summary["unread"] else ""
     output = batch.arguments.output
     place = f"; {output.rstrip('/')}/{SUMMARY}" if output else ""
     lines = [discovery.describe_skipped(batch.skipped)] if batch.skipped else []
-    if batch.audit and batch.audit.has_loss:
-        files = [row for row in summary["results"] if "lost" in row]
-        place = f" in {len(files)} of {len(batch.files)} files" if len(batch.files) > 1 else ""
-        lines.append(f"lost{place}: {'; '.join(batch.audit.describe_losses())}")
-    return "\n".join([*lines, f"{counts}{unread}: {batch.figures().describe()}{place}"])
+    if missing := [*_describe_failed_pages(summary), *_describe_lost_parts(batch, summary)]:
+        lines.append("; ".join(missing))
+    return "\n".join([*lines, f"{counts}{unread}; {batch.figures().describe()}{place}"])
+
+
+def _describe_failed_pages(summary: Mapping[str, Any]) -> list[str]:
+    """How many pages failed; nothing if none did."""
+    rows = summary["results"]
+    failed = [row["pages"][State.FAILED] for row in rows if row.get("pages", {}).get(State.FAILED)]
+    what = f"{sum(failed)} page{'s' if sum(failed) > 1 else ''} failed{_name_share(len(failed), len(rows))}"
+    return [what] if failed else []
+
+
+def _describe_lost_parts(batch: Batch, summary: Mapping[str, Any]) -> list[str]:
+    """What the audit found lost on pages that were read; nothing if it found no loss."""
+    if not (batch.audit and batch.audit.has_loss):
+        return []
+    rows = summary["results"]
+    files = _name_share(len([row for row in rows if "lost" in row]), len(rows))
+    return [f"parts lost{files}: {'; '.join(batch.audit.describe_losses())}"]
+
+
+def _name_share(count: int, of: int) -> str:
+    return f" in {count} of {of} files" if of > 1 else ""
 
 
 def _describe(file: InputFile, status: str, outcome: Outcome, output: str | None) -> dict[str, Any]:

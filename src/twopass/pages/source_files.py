@@ -253,7 +253,11 @@ def translate_pdf_errors(path: str) -> Iterator[None]:
     except (RuntimeError, ValueError, IndexError, pymupdf.mupdf.FzErrorBase) as error:
         if _DISK_FULL in str(error):
             raise describe_full_disk() from error
-        raise SourceError(Code.DAMAGED, f"MuPDF: {_clean_message(error, path)}; {SAVE_AGAIN}") from error
+        if isinstance(error, pymupdf.FileDataError):  # which only says "Failed to open file"
+            what = "the file is damaged or incomplete, and cannot be opened"
+        else:
+            what = f"MuPDF: {_clean_message(error, path).rstrip('.')}"
+        raise SourceError(Code.DAMAGED, f"{what}; {SAVE_AGAIN}") from error
 
 
 def describe_full_disk() -> SourceError:

@@ -161,6 +161,15 @@ class Record(Value, extra="ignore"):
         return codes | ({self.error.code} if self.error else set())
 
 
+def describe_missing_file(record: Record) -> RequestError:
+    """Why a job lacks a file, and what to do: after its end, waiting would be in vain."""
+    if record.state.is_final:
+        message = "the job has ended without this file; check its name, or send a new job with its format in formats"
+    else:
+        message = "the job has not ended; ask for the file when it has"
+    return RequestError(Code.NOT_FOUND, message)
+
+
 class _CheckpointPage(Value, extra="ignore"):
     state: PageState
 
@@ -333,9 +342,8 @@ class JobStore:
 
     def find_file(self, job_id: str, name: str) -> Path:
         """The file of this name in the job's output; raises RequestError, also for a name that leads out of it."""
-        self.get(job_id)
+        missing = describe_missing_file(self.get(job_id))
         folder = self.output_path(job_id).resolve()
-        missing = RequestError(Code.NOT_FOUND, "the job has no such file; name its format in formats, or wait for it")
         if "\0" in name or {"", ".", ".."} & set(name.split("/")):
             raise missing
         try:

@@ -18,7 +18,7 @@ from twopass.job import EntryPoint, Format, Job, Upload
 from twopass.result import Result
 from twopass.runtime import loop_thread, scratch
 from twopass.server.connections import ClientLimits
-from twopass.server.jobs import NOT_KEPT, ErrorAnswer, JobStore, Record, State, now
+from twopass.server.jobs import NOT_KEPT, ErrorAnswer, JobStore, Record, State, describe_missing_file, now
 from twopass.server.uploads import Arrival, Body
 from twopass.server.webhooks import FIELD, Webhooks
 from twopass.steps import reparse
@@ -190,7 +190,7 @@ class JobQueue:
         record = self.store.get(job_id)
         documents = record.result.documents if record.result and record.state is State.DONE else ()
         if document_id not in [document.id for document in documents]:
-            raise RequestError(Code.NOT_FOUND, "the job is not done, or has no such document")
+            raise describe_missing_file(record)
         registry.check_installed([name])
         async with self._one_format:
             with suppress(RequestError):  # another request may have asked for it meanwhile

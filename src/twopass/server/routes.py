@@ -19,7 +19,7 @@ from twopass.job import Format, Job, Mode
 from twopass.server import uploads
 from twopass.server.access import Access
 from twopass.server.answers import Health, JobAnswer, JobList, JobPageAnswer, job_path, show_job
-from twopass.server.jobs import ErrorAnswer, JobStore, PageAnswer, Record
+from twopass.server.jobs import ErrorAnswer, JobStore, PageAnswer, Record, describe_missing_file
 from twopass.server.queue import JobQueue
 
 MAX_WAIT_S = 300  # RunPod's load balancer ends a request after 5.5 minutes
@@ -298,9 +298,12 @@ def _add_files(router: APIRouter, store: JobStore, send_file: SendFile) -> None:
         summary="An artefact of a job's only document, such as document.html; it is written if it was not asked for",
     )
     async def only_document(job_id: JobId, name: str) -> FileResponse:
-        result = store.get(job_id).result
-        if not result or len(result.documents) != 1 or name not in _ARTEFACT_TYPES:
-            message = f"{name[:100]}: the job has not ended, has several documents, or the name is not an artefact's"
+        record = store.get(job_id)
+        result = record.result
+        if not result or name not in _ARTEFACT_TYPES:
+            raise describe_missing_file(record)
+        if len(result.documents) != 1:
+            message = "the job has several documents; ask for artefacts/, the document's id, / and the name"
             raise RequestError(Code.NOT_FOUND, message)
         return await send_file(job_id, f"{result.documents[0].id}/{name}")
 
