@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from scripts.bench.campaign import SimulatedLoop
 from tests.fakes.platform import Json
 from twopass.errors import AnswerError, Code
 from twopass.fleet.endpoints.interface import JobState
-from twopass.fleet.endpoints.runpod import STATES, LocalApi, Pace, parse_status
+from twopass.fleet.endpoints.runpod import POLLS_PER_S, STATES, SUBMITS_PER_S, LocalApi, Pace, RunPod, parse_status
 from twopass.runtime import retry
 
 ONE_ATTEMPT = replace(retry.ENDPOINT_REQUEST, attempts=1)
@@ -67,6 +68,25 @@ def test_calls_are_spread_when_there_are_many() -> None:
         begun = runner.run(call_all())
 
     assert begun == pytest.approx([0, 0.1, 0.2, 0.3, 5.3])
+
+
+def test_requests_to_an_endpoint_are_spread() -> None:
+    """A campaign has hundreds of jobs open: those that it sends and polls at once stay below RunPod's limits."""
+    begun: dict[str, list[float]] = {"POST": [], "GET": []}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        begun[request.method].append(asyncio.get_running_loop().time())
+        return httpx.Response(200, json={"id": "a", "status": "IN_QUEUE"})
+
+    async def call_all() -> None:
+        async with RunPod("endpoint", "key", 60, transport=httpx.MockTransport(answer)) as endpoint:
+            await asyncio.gather(*(endpoint.submit({}) for _ in range(4)), *(endpoint.poll("a") for _ in range(4)))
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(call_all())
+
+    assert begun["POST"] == pytest.approx([number / SUBMITS_PER_S for number in range(4)])
+    assert begun["GET"] == pytest.approx([number / POLLS_PER_S for number in range(4)])
 
 
 JSON = st.recursive(

@@ -15,20 +15,25 @@ import pymupdf
 import pytest
 from PIL import Image
 
+from tests.fakes import documents
 from tests.fakes.lines_family import LinesFamily
 from tests.fakes.reader import Reader
 from tests.fakes.scripted import ScriptedEngine, detect_regions
 from twopass.detection.region import DETECT, make_region
-from twopass.document import Box, Word
+from twopass.document import Box, PageImage, Word
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Prompt
+from twopass.job import EntryPoint, Job
 from twopass.pages import ocr
 from twopass.pages.ink import Turn
+from twopass.pages.rendered_page import PagePointer, RenderedPage
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.runtime.page_pool import PagePool
+from twopass.settings import Settings
 from twopass.steps import missed_text
 from twopass.steps.missed_text import KnownText, MissedLine
+from twopass.steps.page_context import PageContext
 
 DPI = 144
 SIZE = (400, 300)  # points
@@ -356,6 +361,34 @@ async def test_an_answer_that_does_not_fit_loses_nothing(reader: Reader, tmp_pat
 
     assert len(document["elements"]) == 3
     assert document["elements"][1]["text"]
+
+
+class SamePagePool(PagePool):
+    """Runs every call in this process."""
+
+    def __init__(self) -> None:
+        """It has no page workers."""
+
+    async def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+
+async def test_large_print_is_found_at_any_resolution() -> None:
+    """How large letters are follows from the page's resolution: a headline is no picture on a sharp image of it."""
+    with pymupdf.open() as pdf:
+        page = pdf.new_page(width=595, height=842)
+        page.insert_text((40, 90), "QUAY 9 SHUT", fontsize=76)
+        pixmap = page.get_pixmap(dpi=DPI)
+    image = PageImage(width_px=pixmap.width, height_px=pixmap.height, dpi=DPI)
+    first = documents.checkpoint(1, documents.element("text", SECOND, place(270)), image=image)
+    pixels = Pixels(pixmap.width, pixmap.height, data=pixmap.samples)
+    job = Job.parse({"id": "job", "input": {"source": "a.pdf", "inline": ["markdown"]}}, Settings(), EntryPoint.LOCAL)
+    rendered = RenderedPage(first.page, pixels, PagePointer("a.pdf", 1))
+    engine = ScriptedEngine("lines_ocr", answer_lines)
+
+    found = await missed_text.add(PageContext(rendered, "a", job, engine, LinesFamily(), SamePagePool()), first)
+
+    assert [element.text for element in found.elements] == ["QUAY 9 SHUT", SECOND]
 
 
 async def test_ink_that_nobody_reads_is_shown(reader: Reader, tmp_path: Path) -> None:

@@ -266,3 +266,38 @@ def test_a_sharper_rendering_is_bounded(heights: list[float], pixels: int) -> No
     scale = scanned_page.choose_scale(heights, pixels)
 
     assert scale is None or (scanned_page.MIN_SCALE <= scale <= 4 and pixels * scale**2 <= 20e6 * 1.001)
+
+
+LEFT, RIGHT = 40.0, 320.0
+TOP, MIDDLE, BOTTOM = 60.0, 280.0, 400.0
+PLACES = [(x, y) for x in (LEFT, RIGHT) for y in (TOP, BOTTOM)]
+
+
+def outline_line(x: float, y: float) -> ocr.Corners:
+    """The corners of a line that begins there, in pixels of an image of two pixels a point."""
+    x0, y0, x1, y1 = 2 * x, 2 * y, 2 * x + 480, 2 * y + 24
+    return ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
+
+
+class LosingReader:
+    """Reads two columns of two paragraphs each, and leaves out a line that begins at `unread`."""
+
+    def __init__(self, unread: tuple[float, float]) -> None:
+        self.unread = unread
+
+    def __call__(self, array: Array, *_: Any, **__: Any) -> ocr.OcrResult:
+        starts = [(x, y + 15 * row) for x, y in PLACES for row in range(len(PROSE))]
+        lines = [ocr.OcrLine(outline_line(*start), text, 0.99) for start, text in zip(starts, PROSE * 4, strict=True)]
+        return ocr.OcrResult(tuple(lines), unreadable=False, unread=(outline_line(*self.unread),))
+
+
+@pytest.mark.parametrize(("x", "place"), [(LEFT, 1), (RIGHT, 3)])
+def test_a_line_that_was_left_out_stands_below_what_is_above_it(x: float, place: int) -> None:
+    """Not behind what is below it, nor behind what is higher up in another column."""
+    pixels = Pixels(1190, 1190, data=bytes([255]) * (3 * 1190 * 1190))
+    reader = LosingReader((x, MIDDLE))
+
+    answer = json.loads(read_page(PagePointer("a", 1, is_pdf=False), pixels, None, read_lines=reader))
+
+    unread = [number for number, box in enumerate(answer["boxes"]) if box["label"] == "unread"]
+    assert (unread, len(answer["boxes"])) == ([place], len(PLACES) + 1)

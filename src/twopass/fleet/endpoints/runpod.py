@@ -57,13 +57,15 @@ class RunPod:
         key: str | None,
         execution_s: float,
         answer_policy: RetryPolicy = retry.ENDPOINT_ANSWER,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """`endpoint` is an id or a complete address. RunPod ends a job that runs longer than `execution_s`.
 
-        `answer_policy` is for polls whose answer cannot be parsed.
+        `answer_policy` is for polls whose answer cannot be parsed. `transport` sends the requests; None: over HTTP.
         """
         self._answer_policy = answer_policy
-        self._api = _ApiClient(endpoint if locations.is_uri(endpoint) else f"{_API_URL}/{endpoint}", key)
+        url = endpoint if locations.is_uri(endpoint) else f"{_API_URL}/{endpoint}"
+        self._api = _ApiClient(url, key, transport=transport)
         self._submit_pace, self._poll_pace = Pace(SUBMITS_PER_S), Pace(POLLS_PER_S)
         self._policy = {"executionTimeout": round(execution_s * 1000)}
 
@@ -174,12 +176,13 @@ class _ApiClient:
         key: str | None,
         retry_policy: RetryPolicy = retry.ENDPOINT_REQUEST,
         read_s: float | None = _READ_S,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """`read_s` is the time limit for an answer, None for no limit."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = httpx.Timeout(_READ_S, connect=_CONNECT_S, read=read_s, pool=None)
         self.url = url.rstrip("/")
-        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout)
+        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
         self._retry_policy = retry_policy
         self._blocked_until = 0.0
 
