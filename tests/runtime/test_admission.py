@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes import simulated_time
+from tests.fakes.simulated_time import simulated
 from twopass.runtime.admission import MAX_FETCHES, MAX_FINISHING, MIN_FETCHES, AdmissionLimits, Ticket, admit_all
 from twopass.runtime.page_slots import PageSlots, run_all
 
@@ -93,6 +95,7 @@ class SimulatedJob:
         (100, 1, 1),  # a large document fills the slots alone; the next one is fetched
     ],
 )
+@simulated
 async def test_documents_start_until_their_pages_fill_the_slots(pages: int, started: int, waiting: int) -> None:
     """Documents start while a slot is free: many small ones or few large ones, and every slot is in use."""
     async with SimulatedJob([(pages, 1)] * 60) as job:
@@ -102,6 +105,7 @@ async def test_documents_start_until_their_pages_fill_the_slots(pages: int, star
         assert started + waiting <= job.counts["bytes"] <= started + waiting + MAX_FETCHES
 
 
+@simulated
 async def test_large_documents_behind_small_ones_start_one_at_a_time() -> None:
     """Large documents start one by one, even if many were fetched at once.
 
@@ -116,6 +120,7 @@ async def test_large_documents_behind_small_ones_start_one_at_a_time() -> None:
     assert job.peaks["large"] == 1
 
 
+@simulated
 async def test_the_next_document_starts_before_the_last_one_ends() -> None:
     """A document starts once the one before has fewer unread pages than slots; the end of that one needs no slot."""
     started: list[int] = []
@@ -139,6 +144,7 @@ async def test_the_next_document_starts_before_the_last_one_ends() -> None:
     assert started == [0, 1, 2, 3, 4]
 
 
+@simulated
 async def test_concurrent_fetches_increase_with_each_source_that_arrives() -> None:
     """A job starts with two fetches at once, may run one more with each source that arrives, up to MAX_FETCHES."""
     fetches, counts = list[asyncio.Event](), list[int]()
@@ -166,6 +172,7 @@ async def test_concurrent_fetches_increase_with_each_source_that_arrives() -> No
     ("free_bytes", "most"),
     [(1 << 40, MAX_FETCHES), (5 * MAX_BYTES, 5), (2 * MAX_BYTES, MIN_FETCHES), (0, MIN_FETCHES)],
 )
+@simulated
 async def test_the_free_disk_limits_concurrent_fetches(free_bytes: int, most: int) -> None:
     """Only as many sources are fetched at once as fit on the disk if each has the largest size.
 
@@ -193,6 +200,7 @@ async def test_the_free_disk_limits_concurrent_fetches(free_bytes: int, most: in
     await running
 
 
+@simulated
 async def test_large_sources_on_disk_stop_further_fetches() -> None:
     """No source is fetched while two of the largest size are on disk; a running fetch counts as one of that size."""
     async with SimulatedJob([(1, MAX_BYTES)] * 40) as job:
@@ -200,6 +208,7 @@ async def test_large_sources_on_disk_stop_further_fetches() -> None:
     assert job.peaks["bytes"] == 2 * MAX_BYTES
 
 
+@simulated
 async def test_the_number_of_documents_that_are_being_finished_is_limited() -> None:
     """Documents whose pages are read quickly do not pile up in front of a slow store."""
     job = SimulatedJob([(1, 1)] * 200)
@@ -210,6 +219,7 @@ async def test_the_number_of_documents_that_are_being_finished_is_limited() -> N
         assert job.counts["started"] >= MAX_FINISHING
 
 
+@simulated
 async def test_failed_fetches_make_room_for_others() -> None:
     """A failed fetch counts as completed: a job that names a hundred missing objects soon requests many at once."""
     allow_end, fetches = asyncio.Event(), 0
@@ -228,6 +238,7 @@ async def test_failed_fetches_make_room_for_others() -> None:
     await running
 
 
+@simulated
 async def test_documents_with_one_id_are_read_one_after_another() -> None:
     """Equal documents wait for each other and not for other documents; each learns whether it is the first."""
     read_ids: set[str] = set()
@@ -252,6 +263,7 @@ async def test_documents_with_one_id_are_read_one_after_another() -> None:
     assert peaks["a"] == peaks["b"] == 1 and peaks["all"] == 2
 
 
+@simulated
 async def test_duplicates_do_not_keep_other_documents_from_being_fetched() -> None:
     """However many documents wait for an equal one, others are fetched; only the number of open ones is limited."""
     allow_end, others, duplicates = asyncio.Event(), 0, 0
@@ -276,6 +288,7 @@ async def test_duplicates_do_not_keep_other_documents_from_being_fetched() -> No
     await running
 
 
+@simulated
 async def test_a_document_cancelled_in_the_queue_lets_the_next_one_start() -> None:
     """If a deadline cancels a document that waits for its turn, those behind it still start."""
     events = []
@@ -296,6 +309,7 @@ async def test_a_document_cancelled_in_the_queue_lets_the_next_one_start() -> No
     assert events == ["0", "1 gave up", "2"]
 
 
+@simulated
 async def test_the_first_failure_cancels_the_rest() -> None:
     """The first failure is raised unchanged, running documents are cancelled, and no further one is opened."""
     opened, ended = 0, 0
@@ -346,4 +360,4 @@ def test_every_mix_of_documents_is_read(documents: list[tuple[int, int, float]],
         async with asyncio.timeout(60):
             return await admit_all(read, enumerate(documents), make_limits(free_bytes, slots))
 
-    assert asyncio.run(run()) == list(range(len(documents)))
+    assert simulated_time.run(run()) == list(range(len(documents)))

@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests import ROOT
 from tests.fakes import taken_over
+from tests.fakes.simulated_time import simulated
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
 from twopass.pages.rendered_page import PagePointer
@@ -95,11 +95,9 @@ async def test_a_crash_loses_one_call(page_pool: PagePool) -> None:
 async def test_a_child_that_died_while_idle_loses_no_call(page_pool: PagePool) -> None:
     """If a child died while idle, the next call runs in another child and succeeds."""
     child = await page_pool.call(os.getpid)
+    (idle,) = page_pool._children
     os.kill(child, signal.SIGKILL)
-    async with asyncio.timeout(60):
-        while psutil.pid_exists(child):
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)  # the loop learns of its death
+    await idle.process.wait()
 
     assert await page_pool.call(operator.add, 1, 2) == 3
     assert await page_pool.call(os.getpid) != child
@@ -430,6 +428,7 @@ def _read_sum(pixels: Pixels) -> int:
     return int(pixels.array().sum())
 
 
+@simulated
 async def test_a_third_page_waits_for_the_budget() -> None:
     """Buffers are lent within the budget of bytes, in the order of the requests."""
     buffers = PixelBufferPool(3, budget=PAGE_BYTES * 2)
@@ -465,6 +464,7 @@ async def test_a_cancelled_wait_takes_no_buffer(buffers: PixelBufferPool) -> Non
         assert buffer
 
 
+@simulated
 async def test_cancelling_a_large_page_serves_the_smaller_ones_behind_it() -> None:
     """If the first in the queue is cancelled, the next is served at once, not only when a buffer is returned."""
     buffers = PixelBufferPool(3, budget=PAGE_BYTES * 2)

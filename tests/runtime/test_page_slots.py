@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import documents
+from tests.fakes import documents, simulated_time
+from tests.fakes.simulated_time import simulated
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
@@ -69,9 +70,10 @@ def test_outcomes_are_in_the_order_of_the_items(delays: list[float], count: int)
     async def run() -> list[int]:
         return await run_all(work, enumerate(delays), PageSlots(count), "job")
 
-    assert asyncio.run(run()) == list(range(len(delays)))
+    assert simulated_time.run(run()) == list(range(len(delays)))
 
 
+@simulated
 async def test_no_more_pages_are_in_flight_than_there_are_slots() -> None:
     """With three slots a fourth item does not run."""
     in_flight = most = 0
@@ -89,6 +91,7 @@ async def test_no_more_pages_are_in_flight_than_there_are_slots() -> None:
 
 
 @pytest.mark.parametrize(("count", "owners"), [(3, 4), (8, 12), (2, 2)])
+@simulated
 async def test_no_job_starves_if_there_are_more_jobs_than_slots(count: int, owners: int) -> None:
     """Among the jobs that hold the fewest slots, the one that waits longest is next, so all advance alike."""
     page_slots, pages_read = PageSlots(count), Counter[int]()
@@ -111,6 +114,7 @@ async def test_no_job_starves_if_there_are_more_jobs_than_slots(count: int, owne
     assert len(pages_read) == owners and least >= 100
 
 
+@simulated
 async def test_two_jobs_share_the_slots_equally() -> None:
     """A small job that runs beside a large one has half of the slots while both have pages to read."""
     page_slots, order = PageSlots(2), list[str]()
@@ -127,7 +131,8 @@ async def test_two_jobs_share_the_slots_equally() -> None:
     assert order[:12].count("small") == 5
 
 
-async def test_a_slow_item_gives_its_slot_to_another(page_pool: PagePool) -> None:
+@simulated
+async def test_a_slow_item_gives_its_slot_to_another() -> None:
     """An item whose page worker is slow goes on without a slot, and takes no part in its job's share."""
     page_slots, release = PageSlots(1, max_slow=1), asyncio.Event()
 
@@ -148,6 +153,7 @@ async def test_a_slow_item_gives_its_slot_to_another(page_pool: PagePool) -> Non
         assert (both, await slow, page_slots.in_flight) == (2, 1, 0)
 
 
+@simulated
 async def test_only_some_slow_items_give_their_slot_away() -> None:
     """Beyond `max_slow`, a slow item keeps its slot, so that memory stays bounded."""
     page_slots = PageSlots(2, max_slow=1)
@@ -164,6 +170,7 @@ async def test_only_some_slow_items_give_their_slot_away() -> None:
             waiting.cancel()
 
 
+@simulated
 async def test_the_first_failure_is_raised_unchanged_and_cancels_the_rest() -> None:
     """If one page fails, for example because the store is down, its error is raised and no other page completes."""
     finished: list[int] = []

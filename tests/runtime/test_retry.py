@@ -98,11 +98,11 @@ def test_a_budget_ends_the_retries(run: Run) -> None:
     tried_once = Flaky(Busy("only"))
 
     with pytest.raises(Busy):
-        run(RetryPolicy(delays=(0.02,), budget_s=0.1), retried)
+        run(RetryPolicy(delays=(0.6,), budget_s=0.5), retried)
     with pytest.raises(Busy, match="only"):
         run(RetryPolicy(budget_s=0.0), tried_once)
 
-    assert 2 <= len(retried.times) <= 7
+    assert len(retried.times) == 2
     assert len(tried_once.times) == 1
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.fakes.simulated_time import simulated
 from twopass.errors import Code, OutOfTime
 from twopass.runtime.shutdown import Shutdown
 
@@ -24,6 +25,7 @@ async def work(shutdown: Shutdown, deadline: float | None, duration_s: float = 5
     return None
 
 
+@simulated
 async def test_work_is_cut_off_at_its_deadline() -> None:
     """Work that takes longer than its deadline is cut off with DEADLINE; other work completes."""
     assert await work(Shutdown(), deadline_in(0.05)) is Code.DEADLINE
@@ -31,6 +33,7 @@ async def test_work_is_cut_off_at_its_deadline() -> None:
     assert await work(Shutdown(), None, duration_s=0) is None
 
 
+@simulated
 async def test_no_work_starts_during_a_shutdown() -> None:
     """Once the shutdown has begun, no new work starts, however short it is and however long the grace period."""
     shutdown = Shutdown()
@@ -39,6 +42,7 @@ async def test_no_work_starts_during_a_shutdown() -> None:
     assert await work(shutdown, None, duration_s=0) is Code.SHUTDOWN
 
 
+@simulated
 async def test_running_work_has_the_grace_period_to_complete() -> None:
     """Running work that completes within the grace period is kept; longer work is cut off, even without a deadline."""
     shutdown = Shutdown()
@@ -50,6 +54,7 @@ async def test_running_work_has_the_grace_period_to_complete() -> None:
     assert [await short, await long] == [None, Code.SHUTDOWN]
 
 
+@simulated
 async def test_the_earlier_of_deadline_and_grace_period_counts() -> None:
     """A deadline before the end of the grace period cuts off with DEADLINE; a later one does not delay the shutdown."""
     shutdown = Shutdown()
@@ -61,6 +66,7 @@ async def test_the_earlier_of_deadline_and_grace_period_counts() -> None:
     assert [await early, await late] == [Code.DEADLINE, Code.SHUTDOWN]
 
 
+@simulated
 async def test_a_second_signal_does_not_extend_the_grace_period() -> None:
     """Only the first shutdown counts, because platforms may send SIGTERM more than once."""
     shutdown = Shutdown()
@@ -72,6 +78,7 @@ async def test_a_second_signal_does_not_extend_the_grace_period() -> None:
     assert await running is Code.SHUTDOWN
 
 
+@simulated
 async def test_started_work_may_be_finished_during_a_shutdown() -> None:
     """A document whose pages are read is still assembled after the shutdown has begun, within the grace period."""
     shutdown = Shutdown()
@@ -84,6 +91,7 @@ async def test_started_work_may_be_finished_during_a_shutdown() -> None:
             await asyncio.sleep(5)
 
 
+@simulated
 async def test_a_timeout_inside_the_work_is_raised_unchanged() -> None:
     """A TimeoutError that the work itself raises is not reported as a passed deadline."""
     with pytest.raises(TimeoutError):
@@ -91,6 +99,7 @@ async def test_a_timeout_inside_the_work_is_raised_unchanged() -> None:
             raise TimeoutError
 
 
+@simulated
 async def test_cancelled_work_is_cancelled() -> None:
     """A cancellation by the platform is raised as such and not as a passed deadline."""
     running = asyncio.create_task(work(Shutdown(), deadline_in(5)))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.simulated_time import simulated
 from twopass.errors import Code, StoreError
 from twopass.telemetry.progress import PageProgress, Phase, Progress, Sender, Tracker
 
@@ -167,6 +168,7 @@ def start_document(tracker: Tracker, count: int) -> PageProgress:
     return pages
 
 
+@simulated
 async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
     """While one post is under way newer progress replaces what waits; the last one is sent."""
     sent: list[dict[str, Any]] = []
@@ -195,6 +197,7 @@ async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
     assert sent[-1]["phase"] == "done"
 
 
+@simulated
 async def test_nothing_is_sent_after_the_drain() -> None:
     """A post that hangs is given up after the drain time, because the result must come last."""
     sent: list[int] = []
@@ -210,6 +213,7 @@ async def test_nothing_is_sent_after_the_drain() -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), StoreError(Code.STORE_UNAVAILABLE, "gone")])
+@simulated
 async def test_a_failed_post_fails_neither_the_job_nor_the_next_post(error: Exception) -> None:
     """A platform or store that does not answer for a moment is logged, and newer progress is sent."""
     sent: list[int] = []
@@ -228,6 +232,7 @@ async def test_a_failed_post_fails_neither_the_job_nor_the_next_post(error: Exce
     assert sent == [2]
 
 
+@simulated
 async def test_a_cancelled_job_posts_nothing_more() -> None:
     """Leaving through an exception sends nothing that still waits."""
     sent: list[dict[str, Any]] = []
@@ -247,6 +252,7 @@ async def test_a_cancelled_job_posts_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
+@simulated
 async def test_a_job_cancelled_during_a_change_ends(turns: int) -> None:
     """A change that is reported just before the cancellation does not keep the sender waiting for the next one."""
 
@@ -279,6 +285,7 @@ def test_a_stopped_job_does_not_claim_to_assemble() -> None:
     assert tracker.now.phase is Phase.READING
 
 
+@simulated
 async def test_the_interval_delays_posts_but_not_a_new_phase() -> None:
     """Within the interval only a change of phase is sent."""
     sent: list[str] = []
@@ -299,6 +306,7 @@ async def test_the_interval_delays_posts_but_not_a_new_phase() -> None:
     assert sent == ["reading", "assembling"]
 
 
+@simulated
 async def test_a_short_job_sends_only_its_end_if_each_post_costs_money() -> None:
     """Neither the first report nor a new phase is sent before the interval is over; the last one always is."""
     sent: list[str] = []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.fakes.simulated_time import simulated
 from twopass.engines.detector.batches import Batcher
 from twopass.errors import Code, WorkerDied
 
@@ -73,6 +74,7 @@ async def test_a_cancelled_request_that_waits_is_not_run() -> None:
     assert gate.batches == [[0], [2]]
 
 
+@simulated
 async def test_a_cancelled_request_that_runs_waits_for_its_batch() -> None:
     """Its caller keeps the pixels until nothing reads them any more."""
     gate = Gate()

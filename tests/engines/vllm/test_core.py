@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.simulated_time import simulated
 from twopass.engines.vllm.core import SharedExclusiveLock, SilenceMonitor
 from twopass.engines.vllm.core_process import set_variables
 from twopass.engines.vllm.plugin.core_exit import ExitReport, OutOfMemoryHandler, report_no_graphs
@@ -23,6 +24,7 @@ BASE_S, FIRST_S, INTERVAL = 120.0, 300.0, 128
 # ---- who may enter
 
 
+@simulated
 async def test_an_exclusive_holder_is_alone() -> None:
     """It waits for the current holders, and tasks that come later wait for it; two exclusive ones do not overlap."""
     lock, order = SharedExclusiveLock(), list[str]()
