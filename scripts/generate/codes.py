@@ -256,7 +256,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Read it in DocJSON or the review page, or set `hidden_text`.",
     ),
     Code.HIDDEN_PARTS: (
-        "Hidden parts, comments or notes of an office file were not read; unknown if encrypted.",
+        "Hidden parts, comments, notes or words of an office file were not read; unknown if encrypted.",
         "Show them in the file, or print them to a PDF.",
     ),
     Code.TEXT_NOT_DRAWN: (

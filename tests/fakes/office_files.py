@@ -14,6 +14,9 @@ from types import MappingProxyType
 import docx
 import openpyxl
 import pptx
+from docx.enum.style import WD_STYLE_TYPE
+from docx.enum.table import WD_ROW_HEIGHT_RULE
+from docx.shared import Pt
 from openpyxl.styles import Alignment
 from PIL import Image
 from pptx.util import Inches
@@ -60,6 +63,34 @@ def make_odt_formula() -> bytes:
 
 def make_rtf_formula() -> bytes:
     return make_rtf(r"{\mmath{\*\moMath{\mf{\mnum{\mr 4711}}{\mden{\mr 815}}}}}")
+
+
+def make_unseen_docx() -> bytes:
+    """A docx with the word `unseen` in a style that hides it, and `cut` in the last line of a row that is too low."""
+    document = docx.Document()
+    document.add_paragraph(SENTENCE)
+    document.styles.add_style("Secret", WD_STYLE_TYPE.PARAGRAPH).font.hidden = True
+    document.add_paragraph("unseen", style="Secret")
+    (row,) = document.add_table(1, 1).rows
+    row.height, row.height_rule = Pt(14), WD_ROW_HEIGHT_RULE.EXACTLY
+    row.cells[0].text = "row\n\n\ncut"
+    return _save(document.save)
+
+
+def make_unseen_pptx() -> bytes:
+    """Slides with the word `unseen` in a hidden shape, and `cut` beside the slide."""
+    deck = pptx.Presentation()
+    shapes = deck.slides.add_slide(deck.slide_layouts[5]).shapes
+    shapes.title.text = SENTENCE
+    for text, left in (("unseen", 1), ("cut", -5)):
+        shapes.add_textbox(Inches(left), Inches(3), Inches(2), Inches(1)).text_frame.text = text
+    shapes[1].element.nvSpPr.cNvPr.set("hidden", "1")
+    return _save(deck.save)
+
+
+def make_unseen_epub() -> bytes:
+    hidden = "<p style='display: none'>unseen</p><p style='visibility: hidden'>cut</p>"
+    return make_book(f"<p>{SENTENCE}</p>{hidden}")
 
 
 def make_pictures(count: int, side: int) -> bytes:
@@ -211,6 +242,7 @@ MAKERS: dict[str, Callable[[], bytes]] = {
     "epub": make_epub,
 }
 FORMULAS = {"docx": make_docx_formula, "odt": make_odt_formula, "rtf": make_rtf_formula}
+UNSEEN = {"docx": make_unseen_docx, "pptx": make_unseen_pptx, "epub": make_unseen_epub}
 PACKAGES = ("docx", "pptx", "xlsx", "odt", "odp", "ods", "epub")  # those that are ZIP archives
 
 

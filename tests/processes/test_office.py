@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import office_files
-from tests.fakes.office_files import FORMULAS, MAKERS, SENTENCE, TABLE
+from tests.fakes.office_files import FORMULAS, MAKERS, SENTENCE, TABLE, UNSEEN
 from tests.fakes.source_files import SourceReader
 from twopass import contexts
 from twopass.errors import Code, SourceError, TwopassError, WorkerDied
@@ -123,6 +123,15 @@ async def test_hidden_text_of_a_web_page_is_a_warning(reader: SourceReader) -> N
 
     assert hidden == ("hidden text",)
     assert "secret" not in words and words[-1] == "Last."
+
+
+@pytest.mark.parametrize("kind", sorted(UNSEEN))
+async def test_words_on_no_page_are_named(reader: SourceReader, kind: str) -> None:
+    """Whatever hides them: a style, a row that is too low, the edge of a slide."""
+    async with reader.open(UNSEEN[kind](), f"file.{kind}") as file:
+        hidden = file.hidden
+
+    assert hidden == ("words (unseen, cut)",)
 
 
 @pytest.mark.parametrize("kind", sorted(FORMULAS))

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from twopass.errors import Code, SourceError
-from twopass.pages import office_package
+from twopass.pages import lost_words, office_package
 from twopass.pages.source_files import SAVE_AGAIN, empty_mupdf_store, translate_pdf_errors
 
 _PAGE = (420.0, 595.0)  # points: A5, on which a line has about 70 characters
@@ -54,11 +54,14 @@ def describe_converter() -> str:
     return f"MuPDF {version('pymupdf')}, layout 3"
 
 
-def convert(source: str, target: str) -> None:
-    """Convert the book to the PDF `target`, with its title and table of contents. Raises SourceError."""
+def convert(source: str, target: str) -> tuple[str, ...]:
+    """Convert the book to the PDF `target`, with its title and table of contents.
+
+    Returns what the book says that is on no page. Raises SourceError.
+    """
     if office_package.check(source).is_encrypted:
         raise SourceError(Code.ENCRYPTED, "the book is protected; save it without protection")
-    office_package.check_chapters(source)
+    words = office_package.check_chapters(source)
     try:
         _convert(source, target)
     except _TooWide:
@@ -72,6 +75,7 @@ def convert(source: str, target: str) -> None:
             Path(simplified).unlink()
     finally:
         empty_mupdf_store()
+    return lost_words.name(words, target)
 
 
 def _convert(source: str, target: str) -> None:

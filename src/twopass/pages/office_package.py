@@ -10,15 +10,15 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.parsers import expat
 
 from twopass.errors import Code, SourceError
-from twopass.pages import hidden_parts
+from twopass.pages import hidden_parts, lost_words
 from twopass.pages.source_files import SAVE_AGAIN
 
 MAX_UNPACKED_BYTES = 1 << 30  # of an archive; a thesis has 2 MB of XML, a workbook of a million cells 60 MB
@@ -48,6 +48,7 @@ class Package:
 
     is_encrypted: bool = False
     hidden: frozenset[str] = frozenset()
+    words: Mapping[str, int] = field(default_factory=dict)  # that its pages should show, and how often
     has_formulas: bool = False  # of mathematics
 
 
@@ -65,13 +66,16 @@ def check(path: str) -> Package:
             return Package(is_encrypted=True)
         checked = [_check_part(package, part.filename) for part in parts]
         hidden = frozenset().union(*(part.hidden for part in checked))
-        return Package(hidden=hidden, has_formulas=any(part.has_formulas for part in checked))
+        words = Counter[str]()
+        for part in checked:
+            words.update(part.words)
+        return Package(hidden=hidden, words=words, has_formulas=any(part.has_formulas for part in checked))
 
 
-def check_chapters(path: str) -> None:
-    """Raise SourceError for a book that lacks a chapter or has an encrypted one: MuPDF would write an error or nothing.
+def check_chapters(path: str) -> Counter[str]:
+    """The words of a book. Raises SourceError for one that lacks a chapter or has an encrypted one.
 
-    Only chapters count, since fonts are encrypted in many books that anybody may read.
+    MuPDF would write an error or nothing. Fonts are encrypted in many books that anybody may read.
     """
     with _translate_errors(), zipfile.ZipFile(path) as package:
         names, opf = set(package.namelist()), _find(package, "META-INF/container.xml", "rootfile", "full-path")[0]
@@ -83,8 +87,12 @@ def check_chapters(path: str) -> None:
         encrypted = _find(package, _ENCRYPTION, "CipherReference", "URI") if _ENCRYPTION in names else []
         if not chapters.isdisjoint(map(unquote, encrypted)):
             raise SourceError(Code.ENCRYPTED, "its chapters are encrypted; save it without protection")
+        words = Counter[str]()
         for chapter in sorted(chapters):
-            check_depth(_CLOSED_TAG.sub(b"", package.read(chapter)))
+            data = package.read(chapter)
+            check_depth(_CLOSED_TAG.sub(b"", data))
+            words.update(lost_words.count_in_html(data))
+        return words
 
 
 def _find(package: zipfile.ZipFile, part: str, tag: str, attribute: str) -> list[str]:
@@ -120,7 +128,7 @@ def _check_part(package: zipfile.ZipFile, name: str) -> Package:
     """Unpack the part, which checks its sum, and parse it if it is XML; returns what the part says."""
     parser, opened = (expat.ParserCreate() if name.lower().endswith(_XML) else None), list[str]()
     hidden, has_formulas = set[str](), False
-    name_hidden = hidden_parts.watch(name)
+    name_hidden, words = hidden_parts.watch(name), lost_words.watch(name)
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
         nonlocal has_formulas
@@ -129,14 +137,20 @@ def _check_part(package: zipfile.ZipFile, name: str) -> Package:
         if name_hidden and (found := name_hidden(element, opened, attributes)):
             hidden.add(found)
         opened.append(element)
+        if words:
+            words.begin(element, attributes)
         if len(opened) > MAX_DEPTH:
             raise _too_deep(MAX_DEPTH)
 
     def end(tag: str) -> None:
         opened.pop()
+        if words:
+            words.end()
 
     if parser:
         parser.StartElementHandler, parser.EndElementHandler = begin, end
+    if parser and words:
+        parser.CharacterDataHandler, parser.buffer_text = words.add, True
     is_empty = True
     for chunk in _read(package, name):
         is_empty = False
@@ -144,7 +158,7 @@ def _check_part(package: zipfile.ZipFile, name: str) -> Package:
             parser.Parse(chunk)
     if parser and not is_empty:
         parser.Parse(b"", True)
-    return Package(hidden=frozenset(hidden), has_formulas=has_formulas)
+    return Package(hidden=frozenset(hidden), words=words.words if words else {}, has_formulas=has_formulas)
 
 
 def _read(package: zipfile.ZipFile, name: str) -> Iterator[bytes]:

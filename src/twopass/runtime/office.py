@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import hidden_parts, office_package
+from twopass.pages import hidden_parts, lost_words, office_package
 from twopass.pages.file_types import HTML, RTF, FileType
 from twopass.pages.office_package import Package
 from twopass.pages.source_files import PASSWORD_HINT, SAVE_AGAIN, describe_full_disk
@@ -102,7 +102,7 @@ def convert(
         raise _explain(is_encrypted, password)
     (folder / "converted.pdf").rename(target)
     shutil.rmtree(folder, ignore_errors=True)
-    return tuple(sorted(package.hidden))
+    return (*sorted(package.hidden), *lost_words.name(package.words, target))
 
 
 def _take_in(source: Path, named: Path, kind: FileType) -> Package:
@@ -112,7 +112,7 @@ def _take_in(source: Path, named: Path, kind: FileType) -> Package:
         office_package.check_depth(data)
         shown, hidden = hidden_parts.cut_from_html(data)
         named.write_bytes(_mark_encoding(shown))
-        return Package(hidden=hidden)
+        return Package(hidden=hidden, words=lost_words.count_in_html(shown))
     os.link(source, named)
     if kind == RTF:
         data = source.read_bytes()

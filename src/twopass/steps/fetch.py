@@ -114,8 +114,7 @@ async def _convert(
         return path, ()
     target = path.with_name("converted.pdf")
     if kind.converter is Converter.MUPDF:
-        await page_pool.call_with_retry(epub.convert, str(path), str(target))
-        return target, ()
+        return target, await page_pool.call_with_retry(epub.convert, str(path), str(target))
     limits = ConversionLimits(settings.worker_timeout_s, settings.worker_memory_bytes, settings.max_source_bytes)
     hidden = await page_pool.call_with_retry(office.convert, str(path), str(target), kind, password, limits)
     return target, hidden
