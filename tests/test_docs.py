@@ -220,7 +220,7 @@ def test_pages_of_the_site_link_only_inside_it() -> None:
 
 def test_every_code_has_a_row_on_the_page_of_codes() -> None:
     """The row says what happened and what to do, and some module raises or reports the code."""
-    rows = re.findall(r"^\| `(\w+)` \| (.{16,}) \| (.{16,}) \|$", codes.CODES_PAGE.read_text(), re.M)
+    rows = re.findall(r"^- `(\w+)`: (.{16,}?) \*(.{16,})\*$", codes.CODES_PAGE.read_text(), re.M)
     program = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py") if path.name != "errors.py")
 
     assert {code for code, *_ in rows} >= set(Code)

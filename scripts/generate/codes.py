@@ -15,14 +15,14 @@ CODES_PAGE = ROOT / "docs" / "CODES.md"
 JOB_CODES: Mapping[Code, tuple[str, str]] = {
     Code.INVALID_JOB: (
         "A field of the input is missing, unknown or out of range.",
-        "Correct the field that the message names. Nothing was read.",
+        "Correct the field that the message names.",
     ),
     Code.INVALID_SETTING: (
         "A setting is wrong, missing or unknown, or a port is in use.",
         "Correct or unset the variable that the message names.",
     ),
     Code.SOURCE_NOT_FOUND: (
-        "There is nothing at the source's address.",
+        "Nothing is at the source's address.",
         "Check bucket, key and spelling.",
     ),
     Code.SOURCE_DENIED: (
@@ -35,7 +35,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.SOURCE_UNSUPPORTED: (
         "The file's type or the address's scheme is not read, or LibreOffice is missing.",
-        "Convert the file, install what the message names, or use s3://, https:// or data:.",
+        "Convert the file, install what is named, or use s3://, https:// or data:.",
     ),
     Code.DAMAGED: (
         "The file or the named page is damaged beyond repair.",
@@ -46,8 +46,8 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Set the field `password`, or `--password`.",
     ),
     Code.PAGE_RANGE: (
-        "`pages` or `slice` names pages that the document lacks.",
-        "Correct the range. After a warning, the pages that exist were read.",
+        "The document lacks pages that `pages` or `slice` names.",
+        "Correct the range. As a warning: existing pages were read.",
     ),
     Code.OUTPUT_MISSING: (
         "There is no output, or too much was requested inline.",
@@ -59,30 +59,30 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.STORE_UNAVAILABLE: (
         "A store or host did not answer in time, or a disk is full.",
-        "Free space if the message says so. Send the same job again; stored pages are kept.",
+        "Free space if the message says so, and send the same job again.",
     ),
     Code.PLATFORM: (
-        "This machine cannot read: no Linux, no GPU, or no package for the engine.",
+        "The machine lacks Linux, a GPU, or a package of the engine.",
         "Use another machine, a container, or another engine.",
     ),
     Code.ENGINE_DEAD: (
-        "The engine died or could not be started; unfinished pages are `unread`.",
-        "Send the same job again. If it happens again, see the worker's log.",
+        "The engine died or did not start; unfinished pages are `unread`.",
+        "Send the same job again; then see the worker's log.",
     ),
     Code.ENGINE_MEMORY: (
         "The engine is out of memory; unfinished pages are `unread`.",
         "Use a larger GPU, or lower `ENGINE_SEQUENCES` or `dpi`.",
     ),
     Code.WEIGHTS_MISSING: (
-        "The weights of the model or the layout detector are missing or incomplete.",
+        "Weights of the model or layout detector are missing or incomplete.",
         "Set `MODEL_DIR`, `DETECTOR_DIR` or `ALLOW_DOWNLOAD`.",
     ),
     Code.CANARY: (
-        "At its start, the engine misread a known image or repeated a line.",
+        "At its start, the engine misread a known image, or repeated a line.",
         "Run [`twopass accept`](acceptance.md), then read again with `resume: false`.",
     ),
     Code.DEADLINE: (
-        "The deadline passed; pages that were not read are `unread`.",
+        "The deadline passed before all pages were read.",
         "With an output, send the same job again. Or raise `deadline_s`.",
     ),
     Code.SHUTDOWN: (
@@ -91,47 +91,47 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.ENDPOINT_DENIED: (
         "The endpoint rejects the jobs.",
-        "Check its id and `RUNPOD_API_KEY`; the message has its answer.",
+        "Check its id and `RUNPOD_API_KEY`.",
     ),
     Code.ENDPOINT_UNAVAILABLE: (
-        "The endpoint is not reached, too busy, or has no worker that can start.",
-        "Run the same command again. If busy, lower `--in-flight`.",
+        "The endpoint is not reached, too busy, or has no worker to start.",
+        "Repeat the command. If busy, lower `--in-flight`.",
     ),
     Code.ENDPOINT_ANSWER: (
         "The endpoint's answer about a job cannot be parsed.",
-        "Check that its workers run twopass. The same command asks again.",
+        "Check that its workers run twopass, then repeat the command.",
     ),
     Code.DUPLICATE: (
         "Another job with the same `idempotency_key` reads instead.",
         "Wait for the job that `duplicate_of` names, or use another key.",
     ),
     Code.JOB_LOST: (
-        "The endpoint lost a job, or left pages unread, as often as `--tries` allows.",
-        "See the endpoint's log, then run the same command again.",
+        "The endpoint lost a job, or left pages unread, `--tries` times.",
+        "See the endpoint's log, then repeat the command.",
     ),
     Code.COST_LIMIT: (
         "`--max-cost` is reached.",
         "Raise it and repeat the command.",
     ),
     Code.RUN_LIMIT: (
-        "A job ran `--max-runs` times and is not complete.",
+        "A job ran `--max-runs` times and is incomplete.",
         "See why the runs ended, then repeat the command.",
     ),
     Code.IN_USE: (
         "Another `twopass submit` uses the folder.",
-        "Wait for its end, or name another `--folder`.",
+        "Wait, or name another `--folder`.",
     ),
     Code.ACCESS_DENIED: (
         "The API key is missing or wrong, or another website sent the request.",
         "Send `SERVE_API_KEY` as [`X-API-Key`](serve.md#the-key).",
     ),
     Code.NOT_FOUND: (
-        "There is no such job, artefact or address, or it is not finished.",
+        "There is no such job, artefact or address, or not yet.",
         "Check the id and `formats`; old jobs are deleted.",
     ),
     Code.REQUEST_TIMEOUT: (
         "A request arrives too slowly ([limits](serve.md#what-one-client-may-take)).",
-        "Use a better connection, or put the file on S3 and send its address.",
+        "Use a better connection, or send the address of a file on S3.",
     ),
     Code.TOO_MANY_CONNECTIONS: (
         "One address has more connections than `SERVE_CONNECTIONS`.",
@@ -169,18 +169,18 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.RENDER_CRASH: (
         "The page crashed its page worker twice.",
-        "Send the job again. If it fails again, save the file with another program.",
+        "Send the job again; then save the file with another program.",
     ),
     Code.RENDER_TIMEOUT: (
-        "The page, or opening the file, takes too much processor time.",
+        "The page, or opening the file, takes too long.",
         "Send the job again; then raise `WORKER_TIMEOUT_S` or lower `dpi`.",
     ),
     Code.ENGINE_CRASH: (
         "The page crashed the engine more than once, at last alone.",
-        "Send the job again; then try another `mode` or `dpi`, and report the page.",
+        "Send the job again; then try another `mode` or `dpi`. Report the page.",
     ),
     Code.RENDER_MEMORY: (
-        "The page used too much memory; its page worker was killed.",
+        "The page takes too much memory.",
         "Raise `WORKER_MEMORY_BYTES` or lower `dpi`.",
     ),
     Code.PIXEL_LIMIT: (
@@ -189,10 +189,10 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.ENGINE_REFUSED: (
         "The engine rejected a prompt.",
-        "See the worker's log. With `task: custom`, check the prompt; otherwise report it.",
+        "See the worker's log. Check the prompt of `task: custom`; report others.",
     ),
     Code.UNREADABLE_SCRIPT: (
-        "The engine cannot read the scan's script, or left out some lines.",
+        "The engine cannot read the scan's script, or some of its lines.",
         "Install Tesseract's language file (`tesseract-ocr-kor`), set `TESSDATA_DIR`, or use a model.",
     ),
     Code.DENSE_PAGE: (
@@ -201,7 +201,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.PARTS_OMITTED: (
         "Damaged or slow links, annotations or form fields were left out.",
-        "For the rest, save the file with another program.",
+        "For these, save the file with another program.",
     ),
     Code.NO_TEXT: (
         "No text was found; the page is kept as one picture.",
@@ -212,7 +212,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Read the page with an engine that reads pictures.",
     ),
     Code.REGIONS_UNREAD: (
-        "The model gave no text for regions that the layout detector found.",
+        "The model gave no text for detected regions.",
         "Check them. If they show text, raise `dpi`.",
     ),
     Code.REGIONS_DROPPED: (
@@ -233,7 +233,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.CONTENT_LOST: (
         "A part of the page is damaged and cannot be drawn.",
-        "If another program shows more, save the file with it.",
+        "If another program shows more, save the file with that.",
     ),
     Code.IMAGE_LOST: (
         "An image is damaged; what can be drawn was read.",
@@ -244,8 +244,8 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Check its place in the reading order, which is a guess.",
     ),
     Code.UNREAD_INK: (
-        "Lines that look like text were not read: elements without text, with an image.",
-        "Look at the images. Use another engine, or raise `dpi`.",
+        "Lines that look like text were not read; their elements have only an image.",
+        "Look at it. Use another engine, or raise `dpi`.",
     ),
     Code.CONTENT_ALTERED: (
         "A damaged part of the page was repaired while it was drawn.",
@@ -256,7 +256,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Read it in DocJSON or the review page, or set `hidden_text`.",
     ),
     Code.HIDDEN_PARTS: (
-        "Hidden parts, comments, notes or words of an office file were not read; unknown if encrypted.",
+        "Hidden parts, comments, notes or words of an office file were not read; if encrypted, unknown.",
         "Show them in the file, or print them to a PDF.",
     ),
     Code.TEXT_NOT_DRAWN: (
@@ -277,7 +277,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.WORDS_LOST: (
         "Words of the model's answer are in no element.",
-        "The page's checkpoint has the answer. Report the page.",
+        "The checkpoint has the answer. Report the page.",
     ),
     Code.FORMAT_LOST: (
         "Words are missing or repeated in a format; the message names them.",
@@ -296,20 +296,20 @@ def render_codes() -> str:
     return f"""# Codes
 
 Every problem in a result has one of these codes, and every error message begins with one and names the field, file or
-page. A job that is sent again reads only what is missing. `make docs` writes this page from
-`scripts/generate/codes.py`.
+page. Each line says what happened, *and what to do*. A job that is sent again reads only what is missing. This page is
+generated: `make docs` writes it from `scripts/generate/codes.py`.
 
 ## Jobs and documents
 
-{_render_table(JOB_CODES)}
+{_render_list(JOB_CODES)}
 ## Pages
 
-As an error, the page or document was not read; as a warning it was, but perhaps not all of it.
+As an error, the page or document was not read; as a warning it was, perhaps in part.
 
-{_render_table(PAGE_CODES)}
+{_render_list(PAGE_CODES)}
 ## Exit codes
 
-The `--help` of each command says what they mean for it. For `handler.py`: {_describe_handler()}.
+A command's `--help` says what they mean for it. For `handler.py`: {_describe_handler()}.
 
 {_render_exit_codes()}"""
 
@@ -319,13 +319,8 @@ def _describe_handler() -> str:
 
 
 def _render_exit_codes() -> str:
-    rows = [
-        *("| exit code | meaning |", "|---|---|"),
-        *(f"| {code} | {meaning} |" for code, meaning in exit_codes.MEANINGS.items()),
-    ]
-    return "\n".join(rows) + "\n"
+    return "".join(f"- `{code}`: {meaning}\n" for code, meaning in exit_codes.MEANINGS.items())
 
 
-def _render_table(meanings: Mapping[Code, tuple[str, str]]) -> str:
-    rows = [f"| `{code}` | {meaning} | {advice} |" for code, (meaning, advice) in meanings.items()]
-    return "\n".join(["| code | what happened | what to do |", "|---|---|---|", *rows, ""])
+def _render_list(meanings: Mapping[Code, tuple[str, str]]) -> str:
+    return "".join(f"- `{code}`: {meaning} *{advice}*\n" for code, (meaning, advice) in meanings.items())

@@ -33,88 +33,86 @@ def describe_default_crops() -> str:
 JOB: Mapping[str, str] = {
     "sources": "`s3://bucket/key`, `https://…` (presigned) or `data:…`; `source` for a single one. "
     "`/runpod-volume/…` with `ALLOW_VOLUME`; other paths only in local runs, and below `ALLOWED_DIR`",
-    "output": "where artefacts go: `s3://bucket/prefix/`, or a folder in local runs; default: the worker's bucket",
-    "inline": "`markdown` and `docjson` returned in the answer itself, up to 1 MB; markdown if there is no output",
-    "s3": "credentials for this job only, never logged or written; RunPod's `s3Config` next to `input` works, too",
+    "output": "`s3://bucket/prefix/`, or a folder in local runs; default: the worker's bucket",
+    "inline": "`markdown`, `docjson`: returned in the answer, up to 1 MB; markdown if there is no output",
+    "s3": "credentials for this job, never logged or written; or RunPod's `s3Config` next to `input`",
     "pages": '`"1-5,8,11-"`; another selection gives another document id',
-    "slice": "like `pages`, but only stores the checkpoints of these pages: same id, no manifest; needs an output",
+    "slice": "pages of which only checkpoints are stored: same id, no manifest; needs an output",
     "mode": "the [resolution](reading.md#modes) at which the model sees a page",
     "dpi": "resolution of the rendered pages",
-    "max_crops": f"most tiles in mode `gundam`, which shows the page and tiles of it; null: {describe_default_crops()}",
-    "pass2": "elements that are read again from crops: those that need it, all, or none; regions of a layout "
-    "detector are read in any case",
-    "figure_descriptions": "figures that pass 2 describes in words, besides their data: all, only charts, or none",
+    "max_crops": f"most tiles in mode `gundam`; null: {describe_default_crops()}",
+    "pass2": "elements read again from crops: those that need it, all, or none; a layout detector's regions "
+    "are always read",
+    "figure_descriptions": "figures that [pass 2](reading.md#pass-2) describes in words: all, charts, or none",
     "task": "`document`, or [one prompt per page](reading.md#pass-2)",
     "prompt": "what `locate` searches for, or the prompt of `custom`, with `<image>` exactly once",
     "formats": "[artefacts](formats.md) to write",
     "markdown": "[options](formats.md) of `document.md`",
     "chunks": "[sizes](formats.md) of chunks in `chunks.jsonl`",
     "furniture": "headers, footers and page numbers in [text formats](formats.md): `auto`, `keep` or `omit`; default: "
-    "as the existing document has them, else `auto`",
-    "hidden_text": "text that nobody can see on the page in [other formats](formats.md) than DocJSON: `omit`, `mark` "
-    "or `keep`; default: as the existing document has it, else `omit`",
+    "as in the existing document, else `auto`",
+    "hidden_text": "text that nobody can see, in [formats](formats.md) besides DocJSON: `omit`, `mark` or `keep`; "
+    "default: as in the existing document, else `omit`",
     "password": "of an encrypted PDF or office file",
     "language": "a hint for OCR and keywords: `en`, `ko`, `zh` …",
-    "sampling": "sampling parameters that override the defaults",
-    "deadline_s": "pages not read by then are `unread`; with an output, the same job, sent again, continues; 540 on "
+    "sampling": "overrides the engine's sampling parameters",
+    "deadline_s": "pages not read by then are `unread`; the same job with an output, sent again, continues; 540 on "
     "RunPod",
-    "failed_pages": 'how many failed pages (`3`, or `"5%"`) make a document `partial_success` or `failure`: by default '
+    "failed_pages": 'how many failed pages (`3`, or `"5%"`) make which status; default: '
     '`{"partial_success": 1, "failure": null}`, a failure only if no page was read',
-    "strict": "`true`: a document with a loss or a failed page is a `failure`, although what was read is written",
+    "strict": "a document with a loss or a failed page is a `failure`; what was read is written",
     "resume": "`false` reads everything again, into a separate folder",
-    "idempotency_key": "up to 100 letters, digits, `-` and `_`: of several jobs with the same key and output, only the "
-    "first one reads, and the others end with `DUPLICATE`",
+    "idempotency_key": "up to 100 letters, digits, `-` and `_`; of several jobs with the same key and output, only the "
+    "first reads, and the others end with `DUPLICATE`",
 }
 RESULT: Mapping[str, str] = {
     "status": "`success`: every page was read, and the audit found no loss; `failure`: no usable page, or with "
     "`strict` a loss; otherwise `partial_success`",
     "documents": "one per source, in their order; at most 20 here",
-    "problems": "what went wrong: errors first, at most 50 here; equal ones of several pages are merged, and separate "
-    "in `result.json`",
+    "problems": "errors first, at most 50 here; equal ones of several pages are merged, and separate in `result.json`",
     "audit": "sums of the documents' audits",
     "timings": "`queued_s` on RunPod, `started`, `finished`, `duration_s`, seconds per stage",
     "usage": "`tokens_in`, `tokens_out`, `engine_s`, `pages_read_now`; `cost` and `cost_per_1000_pages` if "
     "`PRICE_PER_SECOND` is set",
-    "started": "in a worker's first result: seconds per stage of its start, and what is slower than it could be",
-    "duplicate_of": "after `DUPLICATE`: id of the job that has claimed the `idempotency_key`",
-    "result_uri": "address of the complete result, if there is an output",
-    "omitted": "numbers of documents and problems that are only in `result.json`",
-    "store": "`head_then_put` if the store has no conditional writes: two workers may then overwrite each other",
+    "started": "in a worker's first result: seconds per stage of its start, and what was slow",
+    "duplicate_of": "after `DUPLICATE`: id of the job that reads",
+    "result_uri": "address of the complete result in the output",
+    "omitted": "how many documents and problems are only in `result.json`",
+    "store": "`head_then_put`: without conditional writes, two workers may overwrite each other",
 }
 DOCUMENT: Mapping[str, str] = {
     "id": "`{file stem}-{12 hex digits}`, a hash of the source's bytes and the reading options; also the folder's name",
-    "source": "without query and user info",
+    "source": "its address, without query and user info",
     "status": "as above",
     "pages": "counts by [state](docjson.md)",
     "failed": "pages that failed, as ranges: `3,7-9`",
-    "left": "unread pages: with an output, the same job, sent again, reads only them",
-    "audit": "sums over the pages of [their audits](docjson.md#the-audit), and `findings` by kind with their pages",
+    "left": "unread pages",
+    "audit": "sums of [the pages' audits](docjson.md#the-audit), and `findings` by kind with their pages",
     "artefacts": "by name, each with address, bytes, sha256 and content type",
     "inline": "the inline artefacts",
-    "canary": "result of [the self-test at start](engines.md#the-canary): `passed`, `off`, `misread`, or null",
-    "timings": "as above, of this document",
+    "canary": "[self-test at start](engines.md#the-canary): `passed`, `off`, `misread`, or null",
+    "timings": "as above",
     "usage": "as above, with `pages_per_s` and `page_p95_s`",
 }
 PROBLEM: Mapping[str, str] = {
-    "code": "see [codes](CODES.md)",
-    "severity": "`error`: not read; `warning`: read, but perhaps not all of it. "
-    "Of warnings, only [a loss](docjson.md#the-audit) changes the "
-    "status",
+    "code": "[what happened](CODES.md)",
+    "severity": "`error`: not read; `warning`: read, but perhaps not all of it, and only "
+    "[a loss](docjson.md#the-audit) changes the status",
     "document": "its id",
-    "page": "counted from 1; null if it concerns several pages or the whole document",
+    "page": "from 1; null for several pages or the whole document",
     "message": "what happened and what to do",
 }
 PROGRESS: Mapping[str, str] = {
-    "phase": ", ".join(f"`{phase}`" for phase in Phase) + "; `assembling` from the last page of the last document on",
+    "phase": ", ".join(f"`{phase}`" for phase in Phase) + "; `assembling` once all pages are read",
     "pages_done": "pages finished in both passes",
-    "pages_stored": "of these, pages that were found in the output and not read now",
+    "pages_stored": "of these, pages found in the output",
     "pages_total": "pages known so far",
     "elements_done": "elements finished",
     "elements_total": "elements found so far",
-    "parts_done": "in `assembling`: page images of the review page and artefacts that are written",
-    "parts_total": "of so many, in all documents whose pages are read",
-    "percent": "share of pages that are finished; never falls, and is 100 only at the end",
-    "pages_per_s": "pages that were read now, since the first of them could be read",
+    "parts_done": "in `assembling`: artefacts, and page images of the review page, that are written",
+    "parts_total": "of so many",
+    "percent": "share of finished pages; never falls, and is 100 only at the end",
+    "pages_per_s": "of pages read now",
     "eta_s": "remaining seconds at this pace; null at first",
     "seq": "increases with every report; no report follows the result",
 }
@@ -130,12 +128,12 @@ def render_contract() -> str:
     return f"""# Jobs and results
 
 RunPod, a worker's local API, `twopass serve` and `--test_input` take the same jobs and return the same results.
-`make docs` generates this page from the code; [openapi.json](openapi.json) is the machine-readable version.
+This page is generated: `make docs` writes it from the code. [openapi.json](openapi.json) is for machines.
 
 ## A job
 
-Unknown fields are rejected; an error names its field. A job has at most 5,000 values. `markdown`, `chunks`,
-`furniture`, `hidden_text` and `strict` are no part of the document id.
+Unknown fields are rejected; an error names its field. A job has at most 5,000 values. Defaults are in parentheses.
+`markdown`, `chunks`, `furniture`, `hidden_text` and `strict` are no part of the document id.
 
 ```json
 {{"input": {{"source": "s3://papers/in/report.pdf", "pages": "1-20", "strict": true}}}}
@@ -175,17 +173,16 @@ While a job runs, this is the `output` of `GET /status/{{id}}` and the content o
   document.json    DocJSON
   document.md      markdown with <!-- page: N --> marks; right-to-left text in <div dir="rtl">; other formats beside it
   images/          crops of figures and tables
-  pages/0001.json  one checkpoint per page; a repeated job reads only missing pages
+  pages/0001.json  the checkpoint of a page, which a repeated job does not read again
   manifest.json    written last: if it exists, the document is complete
 jobs/{{job id}}/
   progress.json, result.json
 jobs/claims/{{idempotency_key}}.json   id of the job that reads under this key
-runs/{{time}}-{{6 hex digits}}.json       of `twopass read`, which writes no jobs/: how each document ended
-batch_summary.json                     a copy of the last run's; its field `run` names that file
+runs/{{time}}-{{6 hex digits}}.json       how each document ended, of `twopass read`, which writes no jobs/
+batch_summary.json                     a copy of the last run's, which its field `run` names
 ```
 
-Artefacts depend only on the source's bytes, the reading options and the checkpoints:
-equal inputs give equal bytes, on any worker.
+Equal bytes of a source, reading options and checkpoints give equal artefacts, on any worker.
 """
 
 
@@ -193,20 +190,20 @@ def _render_fields(model: type[BaseModel], meanings: Mapping[str, str], hidden: 
     rows = []
     for name, field in model.model_fields.items():
         if name not in hidden:
-            rows.append((name, "required" if field.is_required() else _format_default(field), meanings[name]))
-    lines = [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in rows]
-    return "\n".join(["| field | default | meaning |", "|---|---|---|", *lines, ""])
+            default = "required" if field.is_required() else _format_default(field)
+            rows.append(f"- `{name}`{f' ({default})' if default else ''}: {meanings[name]}")
+    return "\n".join([*rows, ""])
 
 
 def _render_meanings(kind: type[BaseModel] | type[Progress], meanings: Mapping[str, str]) -> str:
     names = kind.model_fields if issubclass(kind, BaseModel) else [field.name for field in dataclasses.fields(kind)]
-    return "\n".join(["| field | meaning |", "|---|---|", *(f"| `{name}` | {meanings[name]} |" for name in names), ""])
+    return "\n".join([*(f"- `{name}`: {meanings[name]}" for name in names), ""])
 
 
 def _format_default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or isinstance(value, BaseModel) or value in ((), {}, ""):
-        return "–"
+        return ""
     if isinstance(value, tuple):
         return ", ".join(f"`{item}`" for item in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

@@ -1,4 +1,4 @@
-"""Generate the table of docs/models.md: weights, licence and revision of every model."""
+"""Generate the list of docs/models.md: weights, licence, revision and engines of every model."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ START, END = "<!-- models: from src/twopass/models.py -->\n", "<!-- end of model
 
 def render_files() -> dict[Path, str]:
     before, _, rest = PAGE.read_text().partition(START)
-    return {PAGE: f"{before}{START}{render_table()}{END}{rest.partition(END)[2]}"}
+    return {PAGE: f"{before}{START}{render_list()}{END}{rest.partition(END)[2]}"}
 
 
-def render_table() -> str:
+def render_list() -> str:
     rows = [
-        "| `MODEL` | weights, at commit | licence | finds regions | engines |",
-        "|---|---|---|---|---|",
         *(_render_row(model) for model in MODELS.values()),
-        f"| beside them: `{DETECTOR}` | {DETECTOR_WEIGHTS.repo}, `{DETECTOR_WEIGHTS.revision}` "
-        f"| {DETECTOR_WEIGHTS.licence} | – | – |",
+        f"- `{DETECTOR}`, beside them: {DETECTOR_WEIGHTS.repo}, `{DETECTOR_WEIGHTS.revision}` "
+        f"({DETECTOR_WEIGHTS.licence})",
     ]
     return "\n".join(rows) + "\n"
 
 
 def _render_row(model: Model) -> str:
-    finder = "the layout detector" if model.reads_regions else "the model"
     engines = ", ".join(["vllm", "openai", *(["hf"] if model.hf else [])])
+    detector = ", with the layout detector" if model.reads_regions else ""
     weights = model.weights
-    return f"| `{model.name}` | {weights.repo}, `{weights.revision}` | {weights.licence} | {finder} | {engines} |"
+    return f"- `{model.name}`: {weights.repo}, `{weights.revision}` ({weights.licence}); {engines}{detector}"

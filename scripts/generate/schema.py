@@ -37,8 +37,14 @@ def _render_findings() -> str:
 def _list_findings(kinds: list[FindingKind]) -> str:
     """A line for each kind, and one for those whose code has their name: the page of codes explains them."""
     explained = [f"`{kind}` ({kind.unit})" for kind in kinds if _has_code(kind)]
-    others = [f"- `{kind}` ({kind.unit}, `{kind.code}`): {kind.sentence}\n" for kind in kinds if not _has_code(kind)]
+    others = [f"- `{kind}` ({kind.unit}, `{kind.code}`): {_explain(kind)}\n" for kind in kinds if not _has_code(kind)]
     return f"- {', '.join(explained)}: see the code of that name\n{''.join(others)}"
+
+
+def _explain(kind: FindingKind) -> str:
+    """The finding in a sentence, or the flag that the list of flags explains with the same one."""
+    flag = next((flag for flag in Flag if flag.sentence == kind.sentence), None)
+    return f"flag `{flag}`" if flag else kind.sentence
 
 
 def _has_code(kind: FindingKind) -> bool:

@@ -22,8 +22,9 @@ def render_configuration() -> str:
     return f"""# Configuration
 
 Every setting is an environment variable, read once at start; an empty one counts as not set. Wrong values are refused
-with `INVALID_SETTING`, and so are variables that look like misspelt settings (`ENGNE`), with which a worker only warns.
-`twopass doctor` checks settings and machine. `make docs` writes this page from `src/twopass/settings.py`.
+with `INVALID_SETTING`, and so are variables that look like misspelt settings (`ENGNE`); workers only warn of these.
+`twopass doctor` checks settings and machine. Defaults stand after `=`. This page is generated: `make docs` writes it
+from `src/twopass/settings.py`.
 
 ## A file
 
@@ -38,9 +39,9 @@ openai_base_url = "http://localhost:8000/v1"
 output_dir = "read"
 ```
 
-The file is looked for in the working directory; `--config FILE`, or `{CONFIG_VARIABLE}`, names another one. It holds
-for commands, workers and programs. An option of a command comes before a variable, and a variable before the file. A
-wrong name in it is refused, with what was probably meant. Keep keys and secrets in the environment.
+It is looked for in the working directory; `--config FILE`, or `{CONFIG_VARIABLE}`, names another one. It holds for
+commands, workers and programs. Options of a command override variables, and variables override the file. A wrong
+name in it is refused. Keep keys and secrets in the environment.
 
 {render_settings()}
 ## Presets
@@ -65,14 +66,14 @@ def render_presets() -> str:
 
 
 def render_settings() -> str:
-    """A table for each group."""
-    tables = []
+    """A list for each group."""
+    lists = []
     for name, group in GROUPS.items():
-        rows = [f"## `[{name}]`", "", group.__doc__, "", "| variable=default | meaning |", "|---|---|"]
+        rows = [f"## `[{name}]`", "", group.__doc__, ""]
         for field_name, field in group.model_fields.items():
-            rows.append(f"| {format_variable(field_name.upper(), field.default)} | {field.description} |")
-        tables.append("\n".join(map(str, rows)) + "\n")
-    return "\n".join(tables)
+            rows.append(f"- {format_variable(field_name.upper(), field.default)}: {field.description}")
+        lists.append("\n".join(map(str, rows)) + "\n")
+    return "\n".join(lists)
 
 
 def format_variable(name: str, default: object) -> str:
