@@ -120,6 +120,12 @@ async def test_a_document_is_listed_once_however_it_is_written() -> None:
     [
         ("https://user:pw@host/a.pdf?X-Amz-Signature=1", "https://host/a.pdf"),
         ("HTTPS://user:pw@host/a.pdf?X-Amz-Signature=1", "HTTPS://host/a.pdf"),
+        ("https://user:p/a?s#s@host/a.pdf?b", "https://host/a.pdf"),
+        ("https://user:12/ab@host/", "https://host/"),
+        ("https://user:pw@host.org:8443/@me/a.pdf", "https://host.org:8443/@me/a.pdf"),
+        ("https://[::1]:80/@me", "https://[::1]:80/@me"),
+        ("https://host/@me", "https://host/@me"),
+        ("https://host?token=a/b", "https://host"),
         ("s3://bucket/key.pdf", "s3://bucket/key.pdf"),
         ("data:application/pdf;base64,AAAA", "data:application/pdf;base64,…"),
     ],
@@ -127,6 +133,12 @@ async def test_a_document_is_listed_once_however_it_is_written() -> None:
 def test_uris_are_shown_without_secrets(uri: str, visible: str) -> None:
     """URIs are shown without their query, user info and inline bytes, which may be secret."""
     assert locations.redact(uri) == visible
+
+
+@given(st.text("abc:/?#@%=& 12é"))
+def test_no_part_of_a_password_is_shown(password: str) -> None:
+    """Even of one with characters that an address should not have as they are."""
+    assert locations.redact(f"https://user:{password}@host.org/a.pdf?b=c") == "https://host.org/a.pdf"
 
 
 @pytest.mark.parametrize("scheme", [locations.S3, locations.HTTPS, locations.HTTP])

@@ -10,6 +10,7 @@ import errno
 import mimetypes
 import os
 import posixpath
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -38,6 +39,7 @@ DATA = Scheme("data:")  # holds the bytes itself
 SOURCES = (S3, HTTPS, DATA)  # that jobs may name
 OUTPUTS = (S3,)
 _SCHEMES = (*SOURCES, HTTP)
+_HOST = re.compile(r"(?:^|@)(?:\[[^\]]*\]|localhost|[^:@]*\.[^:@]*)(?::\d{0,5})?$")  # rather than a user and a password
 
 
 def find_scheme(place: str) -> Scheme | None:
@@ -122,6 +124,9 @@ def redact(place: str) -> str:
         return f"data:{media[:60]},…" if comma else "data:…"
     if not colon or scheme.lower() not in ("http", "https"):
         return place  # an S3 key may hold ? and #
-    authority, slash, path = rest.removeprefix("//").partition("/")
-    path = path.partition("?")[0].partition("#")[0]
-    return f"{scheme}://{authority.rpartition('@')[2].partition('?')[0]}{slash}{path}"
+    rest = rest.removeprefix("//")
+    host = re.split("[/?#]", rest, maxsplit=1)[0]
+    if re.search("[:@]", host) and not _HOST.search(host) and "@" in rest[len(host) :]:  # ended in its password
+        host = rest[: rest.rindex("@") + 1]
+    rest = rest[host.rfind("@") + 1 :]
+    return f"{scheme}://{re.split('[?#]', rest, maxsplit=1)[0]}"
