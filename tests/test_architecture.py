@@ -137,6 +137,7 @@ HOMES = {
         "engines/hf/models.py",
         "engines/openai/request.py",
         "acceptance/records.py",
+        "mcp_server/library.py",
     },
     "boto3": {"storage/s3.py", "storage/error_mapping.py"},
     "botocore": {"storage/s3.py", "storage/error_mapping.py", "storage/ssrf_guard.py"},

@@ -154,6 +154,21 @@ async def test_questions_about_a_folder_of_contracts_can_be_answered(contracts: 
     assert picture.width > picture.height > 40
 
 
+async def test_large_pictures_are_scaled_down(contracts: Path, tmp_path: Path) -> None:
+    """An answer does not fill a model's context, and says what it did."""
+    async with connect(contracts, "--output", tmp_path) as client:
+        document = (await call(client, "read_document", source="north.pdf"))["document"]
+        text = await call(client, "get_markdown", document=document)
+        element = text.partition("- table ")[2].partition(",")[0]
+        (crop,) = (tmp_path / document).glob(f"**/*{element}*.png")
+        Image.new("L", (6000, 3000)).save(crop)
+        answer = await client.call_tool("get_image", {"document": document, "element": element})
+
+    picture, scaled = answer.content
+    assert Image.open(io.BytesIO(base64.b64decode(picture.data))).size == (2000, 1000)  # type: ignore[union-attr]
+    assert scaled.text == "[scaled down from 6,000 × 3,000 pixels to at most 2,000]"  # type: ignore[union-attr]
+
+
 async def test_what_was_read_is_there_at_the_next_start(contracts: Path, tmp_path: Path) -> None:
     """With --output, a second server answers from what the first one has read, without an engine."""
     async with connect(contracts, "--output", tmp_path) as client:

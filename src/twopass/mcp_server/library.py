@@ -230,6 +230,18 @@ def select(document: Document, page: int | None, section_id: str | None) -> Call
     return lambda element: (page is None or element.page == page) and (ids is None or element.id in ids)
 
 
+def shrink(path: Path, side: int) -> tuple[bytes, tuple[int, int]]:
+    """The picture as PNG, no longer and no wider than `side` pixels, and the size that it has in the file."""
+    from PIL import Image
+
+    output = io.BytesIO()
+    with Image.open(path) as image:
+        size = image.size
+        image.thumbnail((side, side))
+        image.save(output, "PNG")
+    return output.getvalue(), size
+
+
 def to_csv(table: Table) -> str:
     """The cells in rows and columns; a cell over several is written once, into its first place."""
     grid = [[""] * table.cols for _ in range(table.rows)]

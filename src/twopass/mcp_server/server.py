@@ -31,6 +31,7 @@ from twopass.worker import hide_memory
 T = TypeVar("T")
 
 _MAX_TEXT = 100_000  # characters of one answer: about 25,000 tokens; the rest is asked for by page or section
+_MAX_SIDE = 2_000  # pixels of a picture; models scale larger ones down themselves
 _MAX_LISTED = 500  # files, pages and sections of one answer
 _MAX_SNIPPET = 800  # characters of a chunk that was found
 _PROGRESS_INTERVAL_S, _PROGRESS_DRAIN_S = 1.0, 1.0
@@ -197,10 +198,12 @@ def _add_contents(server: MCPServer[Any], shelf: Library) -> None:
         return _limit(library.to_csv(table))
 
     @server.tool(annotations=_READS, structured_output=False)
-    def get_image(document: DocumentId, element: ElementId) -> Image:
-        """The picture of a table, chart or figure, as it is on the page."""
+    def get_image(document: DocumentId, element: ElementId) -> list[Image | str]:
+        """The picture of a table, chart or figure, as it is on the page; a large one is scaled down."""
         with _answer_errors():
-            return Image(path=shelf.crop(document, element))
+            data, size = library.shrink(shelf.crop(document, element), _MAX_SIDE)
+        scaled = f"[scaled down from {size[0]:,} × {size[1]:,} pixels to at most {_MAX_SIDE:,}]"
+        return [Image(data=data, format="png"), *([scaled] if max(size) > _MAX_SIDE else [])]
 
     @server.tool(annotations=_READS)
     def search(
