@@ -1,8 +1,7 @@
-"""Page pools whose page workers crash or run out of time in some calls."""
+"""Page pools whose page workers seem to crash or run out of time in some calls."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from twopass.steps.render import DrawResult
 
 
 class CrashingPagePool(PagePool):
-    """Uses another pool. Its page worker crashes in the first calls of each named function, as many as given."""
+    """Uses another pool. A page worker seems to crash in the first calls of each named function, as many as given."""
 
     def __init__(self, page_pool: PagePool, **crashes: int) -> None:
         self.count = page_pool.count
@@ -21,7 +20,7 @@ class CrashingPagePool(PagePool):
     async def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         if self._crashes.get(function.__name__, 0):
             self._crashes[function.__name__] -= 1
-            return await self._page_pool.call(os._exit, 1)
+            raise WorkerDied(Code.RENDER_CRASH, f"a page worker crashed in {function.__name__}")
         return await self._page_pool.call(function, *args, **kwargs)
 
 

@@ -36,6 +36,7 @@ class Reader:
     shutdown: Shutdown = field(default_factory=Shutdown)
     observer: Observer = field(default_factory=CompositeObserver)
     pick_start: Callable[[int], int] = lambda count: 0  # read pages in their order
+    dpi: int = 144  # of jobs that name none
 
     async def run(
         self,
@@ -54,5 +55,5 @@ class Reader:
         worker = Worker(self.settings, engine, family, self.page_pool, self.buffers, slots, loop)
         worker = replace(worker, canary=self.canary, shutdown=self.shutdown, observer=self.observer)
         worker = replace(worker, pick_start=self.pick_start)
-        job = Job.parse({"id": job_id, "input": fields}, worker.settings, EntryPoint.LOCAL)
+        job = Job.parse({"id": job_id, "input": {"dpi": self.dpi, **fields}}, worker.settings, EntryPoint.LOCAL)
         return await pipeline.run(job, worker, progress or Tracker())
