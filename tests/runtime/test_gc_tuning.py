@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
+from tests.fakes.scripted import ScriptedEngine
 from twopass.runtime import gc_tuning
 from twopass.settings import Settings
 from twopass.worker import open_worker
@@ -35,7 +36,8 @@ def test_objects_created_by_imports_are_frozen() -> None:
 def test_an_open_worker_collects_less_often() -> None:
     """The threshold is raised while a worker is open and restored afterwards; reference cycles are still freed."""
     before, cycles = gc.get_threshold(), [weakref.ref(Cycle()) for _ in range(3)]
-    with open_worker(Settings(page_workers=1, log_level="ERROR")):
+    engine = ScriptedEngine("layout", lambda prompt: "")
+    with open_worker(Settings(page_workers=1, log_level="ERROR"), create_engine=lambda settings: engine):
         inside = gc.get_threshold()
         kept = [[number] for number in range(gc_tuning.YOUNG_THRESHOLD + 1)]
 

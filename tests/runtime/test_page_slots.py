@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import documents, simulated_time
+from tests.fakes.scripted import ScriptedEngine
 from tests.fakes.simulated_time import simulated
-from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families.interface import ElementContext, Question
@@ -28,13 +28,21 @@ from twopass.steps.page_context import PageContext
 from twopass.worker import Worker, open_worker
 
 
+def create_engine(sequences: int, prompts_per_page: int = 1) -> Engine:
+    """An engine for which no page worker loads a model."""
+    engine = ScriptedEngine("layout", lambda prompt: "")
+    engine.sequences, engine.prompts_per_page = sequences, prompts_per_page
+    return engine
+
+
 @pytest.mark.parametrize(("settings", "count"), [({"engine_sequences": 512}, 640), ({"window": 3}, 3), ({}, 2)])
 def test_there_are_a_quarter_more_page_slots_than_engine_sequences(settings: dict[str, int], count: int) -> None:
     """By default a worker has 1.25 slots per sequence of the engine, at least 2; WINDOW sets another number.
 
     Each slot, and each slow page without one, has a pixel buffer; there is room for an A4 page in every slot.
     """
-    with open_worker(Settings(page_workers=1, log_level="ERROR", **settings)) as worker:
+    fields = Settings(page_workers=1, log_level="ERROR", **settings)
+    with open_worker(fields, create_engine=lambda given: create_engine(given.engine_sequences or 1)) as worker:
         assert worker.page_slots.count == count
         assert len(worker.buffers.descriptors) == worker.page_slots.max_in_flight
         asyncio.run(borrow_all_buffers(worker))
@@ -43,12 +51,8 @@ def test_there_are_a_quarter_more_page_slots_than_engine_sequences(settings: dic
 def test_a_page_that_asks_several_prompts_at_once_counts_as_several() -> None:
     """Else a worker behind a layout detector would hold the pixels of more pages than its engine can read."""
 
-    def create_engine(settings: Settings) -> Engine:
-        engine = CpuEngine(512)
-        engine.prompts_per_page = 4
-        return engine
-
-    with open_worker(Settings(page_workers=1, log_level="ERROR"), create_engine=create_engine) as worker:
+    settings = Settings(page_workers=1, log_level="ERROR")
+    with open_worker(settings, create_engine=lambda given: create_engine(512, prompts_per_page=4)) as worker:
         assert worker.page_slots.count == 160
 
 
