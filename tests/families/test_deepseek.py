@@ -671,7 +671,7 @@ def outside_tags(text: str) -> str:
 _BROKEN = re.compile(r"</?(?:table|tr|td|th)\b[^>]*<")
 
 
-def test_ten_thousand_mutations_are_ten_thousand_answers() -> None:
+def test_mutated_answers_are_answers() -> None:
     """No word outside the tags of mutated answers is lost; real answers are included where they are available."""
     sources = [
         answers.PAGE,
@@ -679,7 +679,7 @@ def test_ten_thousand_mutations_are_ten_thousand_answers() -> None:
         *(path.read_text() for path in sorted(answers.REAL.glob("*.txt"))),
     ]
     rolls = random.Random(5)
-    for _ in range(10_000):
+    for _ in range(2500):
         start = rolls.randrange(400)
         source = rolls.choice(sources)
         text = answers.mutate(source[start : start + 700], rolls)

@@ -50,7 +50,6 @@ def report(*more: Element) -> Document:
     )
 
 
-@settings(max_examples=120)
 @given(documents(), st.sampled_from([64, 128, 512]), st.sampled_from(Furniture))
 def test_no_word_is_lost_and_no_chunk_is_too_large(document: Document, max_tokens: int, furniture: Furniture) -> None:
     """Every word of document.md is in a chunk, ids are unique, and spans are within document.md."""

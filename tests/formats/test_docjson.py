@@ -17,7 +17,6 @@ from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 
 
-@settings(max_examples=60)
 @given(documents())
 def test_any_document_survives_a_round_trip(document: Document) -> None:
     """A document that is written and read back is equal, and gives the same bytes again."""

@@ -79,7 +79,6 @@ def find_words(tree: html.HtmlElement) -> list[str]:
     return prose.split_words("\n".join([*tree.body.itertext(), *shown]))
 
 
-@settings(max_examples=150)
 @given(documents(), markdown_options)
 def test_every_word_of_every_written_element_is_in_the_page(document: Document, options: Markdown) -> None:
     """Every word that markdown shows is in document.html with any options; broken words are joined."""
@@ -94,7 +93,6 @@ def test_every_word_of_every_written_element_is_in_the_page(document: Document, 
     assert all(word in joined and word in broken for word in lost)
 
 
-@settings(max_examples=100)
 @given(documents(), st.lists(texts, min_size=1, max_size=3))
 def test_no_tag_and_no_attribute_comes_from_a_document(document: Document, hostile: list[str]) -> None:
     """Whatever a document says, the page has only our tags and attributes, no script and no address of a script."""
@@ -111,7 +109,6 @@ def test_no_tag_and_no_attribute_comes_from_a_document(document: Document, hosti
         assert not [node for node in plain if (node.get("href") or "#").startswith(("javascript", "data"))]
 
 
-@settings(max_examples=100)
 @given(documents())
 def test_every_tag_is_closed_where_it_should_be(document: Document) -> None:
     """The body is well-formed: a parser that repairs nothing accepts it, and no two elements have one id."""
@@ -456,7 +453,6 @@ def test_a_document_with_few_headings_has_no_contents() -> None:
     assert tree.find(".//nav") is None
 
 
-@settings(max_examples=100)
 @given(documents())
 def test_links_of_the_contents_lead_to_headings_and_hold_no_links(document: Document) -> None:
     """Every link has the id of a heading as its target, in the order of the document."""

@@ -53,7 +53,6 @@ def test_a_description_of_signs_is_written(description: str) -> None:
     assert html.unescape(COMMONMARK.render(text)).strip() == f"<p>{description}</p>"
 
 
-@settings(max_examples=150)
 @given(documents())
 def test_every_word_of_every_body_element_is_in_the_markdown(document: Document) -> None:
     """Every word of a body element is in document.md, apart from broken words, which are joined."""
@@ -75,7 +74,6 @@ def test_a_hyphenated_word_is_not_joined_across_two_texts() -> None:
     assert write_page(picture) == "the mea- b and so"
 
 
-@settings(max_examples=150)
 @given(documents())
 def test_pages_and_elements_keep_their_order(document: Document) -> None:
     """Each page has one mark, in order, and the spans of elements do not overlap."""

@@ -48,7 +48,6 @@ def expected_text(element: Element) -> str:
     return "\n".join([element.text, *(cell.text for cell in (element.table.cells if element.table else ()))])
 
 
-@settings(max_examples=150)
 @given(documents(), markdown_options)
 def test_no_combination_of_options_loses_a_word(document: Document, options: Markdown) -> None:
     """With any combination of options every word is in the text, and spans are within it."""

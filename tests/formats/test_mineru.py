@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.fakes.documents import BOTTOM, MIDDLE, build_document, checkpoint, documents, element, plain_table
 from twopass.document import Document, Figure, Formula
@@ -19,7 +19,6 @@ def write_entries(document: Document) -> list[dict[str, Any]]:
     return json.loads(mineru.write(WriterInput(document)))  # type: ignore[no-any-return]
 
 
-@settings(max_examples=80)
 @given(documents())
 def test_no_word_of_an_element_is_lost(document: Document) -> None:
     """Every word of every element is in an entry; furniture too, under MinerU's own types for it."""
