@@ -15,11 +15,11 @@ CODES_PAGE = ROOT / "docs" / "CODES.md"
 JOB_CODES: Mapping[Code, tuple[str, str]] = {
     Code.INVALID_JOB: (
         "A field of the input is missing, unknown or out of range.",
-        "Correct the field that the message names.",
+        "Correct the named field.",
     ),
     Code.INVALID_SETTING: (
         "A setting is wrong, missing or unknown, or a port is in use.",
-        "Correct or unset the variable that the message names.",
+        "Correct or unset the named variable.",
     ),
     Code.SOURCE_NOT_FOUND: (
         "Nothing is at the source's address.",
@@ -54,8 +54,8 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Set `output`, or `BUCKET_NAME` on the endpoint.",
     ),
     Code.OUTPUT_DENIED: (
-        "The output does not exist, or cannot be written or listed.",
-        "Check the bucket's name and the keys (s3:PutObject, s3:GetObject, s3:ListBucket).",
+        "The output cannot be found, written or listed.",
+        "Check its name and the keys (s3:PutObject, s3:GetObject, s3:ListBucket).",
     ),
     Code.STORE_UNAVAILABLE: (
         "A store or host did not answer in time, or a disk is full.",
@@ -130,7 +130,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Check the id and `formats`; old jobs are deleted.",
     ),
     Code.REQUEST_TIMEOUT: (
-        "A request arrives too slowly ([limits](serve.md#what-one-client-may-take)).",
+        "A request comes too slowly ([limits](serve.md#what-one-client-may-take)).",
         "Use a better connection, or send the address of a file on S3.",
     ),
     Code.TOO_MANY_CONNECTIONS: (
@@ -161,7 +161,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.EMPTY: (
         "The answer is empty, but the page is not blank.",
-        "Raise `dpi`, or try another `mode`: its text may be faint.",
+        "Raise `dpi`, or try another `mode`.",
     ),
     Code.UNGROUNDED: (
         "The answer has no positions; its text has no boxes.",
@@ -193,7 +193,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.UNREADABLE_SCRIPT: (
         "The engine cannot read the scan's script, or some of its lines.",
-        "Install Tesseract's language file (`tesseract-ocr-kor`), set `TESSDATA_DIR`, or use a model.",
+        "Install its [language file](reading.md#limits-of-the-cpu-engine), or use a model.",
     ),
     Code.DENSE_PAGE: (
         "The page is too dense for the layout model.",
@@ -217,15 +217,15 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.REGIONS_DROPPED: (
         "Detected regions without an area were dropped.",
-        "Nothing: text outside all regions is looked for.",
+        "Nothing: other text is looked for.",
     ),
     Code.ORDER_CORRECTED: (
-        "The detector's order contradicted the columns and was corrected.",
-        "Check the order of the page's elements.",
+        "The detector's order contradicted the columns.",
+        "It was corrected: check the order of elements.",
     ),
     Code.MIXED_COLUMNS: (
         "Lines probably run across columns (flag `mixed_columns`).",
-        "Check the order of these elements.",
+        "Check the order of their words.",
     ),
     Code.ANSWER_TOO_LONG: (
         "An answer is longer than a page can be; the rest was cut.",
@@ -240,15 +240,15 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "If another program shows more, save the file with it.",
     ),
     Code.MISSED_TEXT: (
-        "The first reading missed text, which was found and read (flag `missed`).",
-        "Check its place in the reading order, which is a guess.",
+        "The first reading missed text, which was read later (flag `missed`).",
+        "Check its place, which is a guess.",
     ),
     Code.UNREAD_INK: (
         "Lines that look like text were not read; their elements have only an image.",
         "Look at it. Use another engine, or raise `dpi`.",
     ),
     Code.CONTENT_ALTERED: (
-        "A damaged part of the page was repaired while it was drawn.",
+        "A damaged part of the page was repaired.",
         "Compare the page with the file.",
     ),
     Code.HIDDEN_TEXT: (
@@ -268,7 +268,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Compare numbers and names with the page.",
     ),
     Code.REDACTION_PENDING: (
-        "A part is marked to be blacked out, and is not: it was read.",
+        "A part is marked to be blacked out, but was read.",
         "Apply the redactions in the file.",
     ),
     Code.UNKNOWN_CHARACTERS: (

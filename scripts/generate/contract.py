@@ -31,8 +31,8 @@ def describe_default_crops() -> str:
 
 
 JOB: Mapping[str, str] = {
-    "sources": "`s3://bucket/key`, `https://…` (presigned) or `data:…`; `source` for a single one. "
-    "`/runpod-volume/…` with `ALLOW_VOLUME`; other paths only in local runs, and below `ALLOWED_DIR`",
+    "sources": "`s3://bucket/key`, `https://…` (presigned) or `data:…`; `source` for one; `/runpod-volume/…` with "
+    "`ALLOW_VOLUME`; other paths only in local runs, below `ALLOWED_DIR`",
     "output": "`s3://bucket/prefix/`, or a folder in local runs; default: the worker's bucket",
     "inline": "`markdown`, `docjson`: returned in the answer, up to 1 MB; markdown if there is no output",
     "s3": "credentials for this job, never logged or written; or RunPod's `s3Config` next to `input`",
@@ -77,7 +77,7 @@ RESULT: Mapping[str, str] = {
     "started": "in a worker's first result: seconds per stage of its start, and what was slow",
     "duplicate_of": "after `DUPLICATE`: id of the job that reads",
     "result_uri": "address of the complete result in the output",
-    "omitted": "how many documents and problems are only in `result.json`",
+    "omitted": "documents and problems that only `result.json` has",
     "store": "`head_then_put`: without conditional writes, two workers may overwrite each other",
 }
 DOCUMENT: Mapping[str, str] = {
@@ -107,7 +107,7 @@ PROGRESS: Mapping[str, str] = {
     "pages_done": "pages finished in both passes",
     "pages_stored": "of these, pages found in the output",
     "pages_total": "pages known so far",
-    "elements_done": "elements finished",
+    "elements_done": "finished elements",
     "elements_total": "elements found so far",
     "parts_done": "in `assembling`: artefacts, and page images of the review page, that are written",
     "parts_total": "of so many",
@@ -127,7 +127,7 @@ def render_contract() -> str:
     """The text of docs/contract.md."""
     return f"""# Jobs and results
 
-RunPod, a worker's local API, `twopass serve` and `--test_input` take the same jobs and return the same results.
+RunPod, a worker's local API, `twopass serve` and `--test_input` take the same jobs.
 This page is generated: `make docs` writes it from the code. [openapi.json](openapi.json) is for machines.
 
 ## A job

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from scripts import ROOT
-from twopass.models import PAGE_PRESETS, REGION_PRESETS
+from twopass.models import PAGE_PRESETS, REGION_PRESETS, Preset
 from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, GROUPS, MEGABYTE
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -28,41 +28,45 @@ from `src/twopass/settings.py`.
 
 ## A file
 
-Settings can also be in `{CONFIG_FILE}`, in small letters, each in its group:
+Settings can also be in `{CONFIG_FILE}`, each in its group:
 
 ```toml
 [engine]
 engine = "openai"
 openai_base_url = "http://localhost:8000/v1"
-
-[storage]
-output_dir = "read"
 ```
 
 It is looked for in the working directory; `--config FILE`, or `{CONFIG_VARIABLE}`, names another one. It holds for
-commands, workers and programs. Options of a command override variables, and variables override the file. A wrong
-name in it is refused. Keep keys and secrets in the environment.
+commands, workers and programs. Options of a command override variables, and these the file. A wrong name in it is
+refused. Keep secrets in the environment.
 
 {render_settings()}
 ## Presets
 
-`PRESET` is the GPU's memory in GB; `auto` asks the GPU. Each number can be set alone.
+`PRESET` is the GPU's memory in GB; `auto` asks the GPU. It sets prompts at once, tokens a step and context, which can
+also be set alone. Without a note, the number format is {_describe_numbers(PAGE_PRESETS["24"])}.
 
 {render_presets()}"""
 
 
 def render_presets() -> str:
-    rows = [
-        "| `PRESET` | prompts at once | tokens a step | context | number format | region readers: the first three |",
-        "|---|---|---|---|---|---|",
-    ]
+    usual, rows = (
+        _describe_numbers(PAGE_PRESETS["24"]),
+        ["| `PRESET` | models of pages | region readers |", "|---|---|---|"],
+    )
     for name, preset in PAGE_PRESETS.items():
-        numbers = ", ".join(filter(None, (preset.dtype, preset.quantization and f"{preset.quantization} weights")))
-        reader = REGION_PRESETS[name]
-        readers = f"{reader.sequences}, {reader.batched_tokens}, {reader.context}"
-        cells = (f"`{name}`", preset.sequences, preset.batched_tokens, preset.context, numbers, readers)
-        rows.append(f"| {' | '.join(map(str, cells))} |")
+        numbers = _describe_numbers(preset)
+        note = f" ({numbers})" if numbers != usual else ""
+        rows.append(f"| `{name}`{note} | {_list_sizes(preset)} | {_list_sizes(REGION_PRESETS[name])} |")
     return "\n".join(rows) + "\n"
+
+
+def _list_sizes(preset: Preset) -> str:
+    return f"{preset.sequences}, {preset.batched_tokens}, {preset.context}"
+
+
+def _describe_numbers(preset: Preset) -> str:
+    return ", ".join(filter(None, (preset.dtype, preset.quantization and f"{preset.quantization} weights")))
 
 
 def render_settings() -> str:

@@ -89,7 +89,7 @@ class ModelSettings(BaseSettings):
     dtype: str | None = Field(default=None, description="bfloat16, float16 or float32; null: the preset's")
     max_model_len: int | None = Field(default=None, ge=1024, description="context length in tokens; null: the preset's")
     max_num_seqs: int | None = Field(
-        default=None, ge=1, description="prompts processed at once by each engine; null: the preset's"
+        default=None, ge=1, description="prompts at once in each engine; null: the preset's"
     )
     max_num_batched_tokens: int | None = Field(
         default=None, ge=2048, description="tokens per engine step; null: the preset's"
@@ -108,9 +108,7 @@ class ModelSettings(BaseSettings):
         description="engine vllm: GPUs to use, with an engine for each, or for each TENSOR_PARALLEL_SIZE; auto: all "
         "that are of the kind of the first one",
     )
-    tensor_parallel_size: int = Field(
-        default=1, ge=1, description="GPUs that one model is split across, if it does not fit into one"
-    )
+    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that one model is split across")
     enforce_eager: bool | None = Field(
         default=None, description="disable CUDA graphs: slower, but starts sooner; null: the preset's"
     )
@@ -127,14 +125,14 @@ class ModelSettings(BaseSettings):
     engine_cache_key: SecretStr | None = Field(
         default=None,
         min_length=16,
-        description="ENGINE_CACHE in a bucket: a secret that signs what workers share, which is code; null: not signed",
+        description="a secret that signs the code in a bucket; null: not signed",
     )
     draw_views: bool = Field(
         default=False,
-        description="render PDF pages again at the size of the model's tiles; false: resize, as officially",
+        description="render PDF pages at the size of the model's tiles; false: resize, as officially",
     )
     small_crops: bool = Field(
-        default=False, description="read crops of up to 640 pixels at that size, with 100 instead of 256 vision tokens"
+        default=False, description="read crops of up to 640 pixels with 100 instead of 256 vision tokens"
     )
     max_tiles: int | None = Field(
         default=None,
@@ -152,7 +150,7 @@ class ModelSettings(BaseSettings):
         default=None, description="folder of the layout detector's weights; null: searched for"
     )
     detector_device: Annotated[Literal["auto", "cpu", "cuda"], BeforeValidator(_lower)] = Field(
-        default="auto", description="where the layout detector runs: cpu or cuda; auto: on the GPU if there is one"
+        default="auto", description="where the layout detector runs: cpu or cuda; auto: the GPU if there is one"
     )
     detector_compile: bool = Field(
         default=False,
@@ -164,7 +162,7 @@ class ModelSettings(BaseSettings):
     )
     layer_text: bool = Field(
         default=False,
-        description="regions of text take the words of a complete text layer, without the model",
+        description="take the words of regions from a complete text layer, not the model",
     )
     missed_questions: int = Field(
         default=MISSED_QUESTIONS,
@@ -182,16 +180,14 @@ class ModelSettings(BaseSettings):
         "other GPUs",
     )
     logprobs: bool = Field(
-        default=False, description="derive confidence from token probabilities if nothing else gives one"
+        default=False, description="take confidence from token probabilities if nothing else gives one"
     )
-    engine_restarts: int = Field(
-        default=6, ge=0, description="maximum restarts of a dead engine per hour, for each engine"
-    )
+    engine_restarts: int = Field(default=6, ge=0, description="restarts of each engine per hour")
     engine_start_s: float = Field(default=300.0, gt=0, description="time limit for restarting a dead engine")
     engine_silence_s: float = Field(
         default=120.0,
         gt=0,
-        description="a busy engine without output for this long is killed; longer if its steps are slow",
+        description="a busy engine that is silent for so long is restarted; longer if its steps are slow",
     )
     shutdown_timeout_s: int = Field(
         default=20, ge=0, description="time for the engine to finish its prompts at shutdown"
@@ -219,15 +215,13 @@ class EngineSettings(BaseSettings):
     engine: Annotated[EngineName, BeforeValidator(_lower)] = Field(
         default="cpu", description="the engine: cpu, vllm, openai, hf or replay"
     )
-    engine_sequences: int = Field(
-        default=0, ge=0, description="prompts the engine processes at once; 0: the engine's default"
-    )
+    engine_sequences: int = Field(default=0, ge=0, description="prompts at once; 0: the engine's default")
     replay_dir: Path | None = Field(default=None, description="folder of recorded answers, for engine replay")
-    allow_download: bool = Field(default=False, description="download missing weights from the Hugging Face hub")
+    allow_download: bool = Field(default=False, description="download missing weights from Hugging Face")
     openai_base_url: str | None = Field(default=None, description="the server's address; ends in /v1")
     openai_api_key: SecretStr | None = Field(default=None, description="the server's key; null: none")
     openai_model: str | None = Field(default=None, description="model name; null: the server's first")
-    openai_family: str = Field(default=DEFAULT_MODEL, description="model family, which sets prompts and parser")
+    openai_family: str = Field(default=DEFAULT_MODEL, description="model family: prompts and parser")
     openai_timeout_s: float = Field(default=300.0, gt=0, description="longest wait for the next token")
     openai_tries: int = Field(default=8, ge=1, description="attempts per request while the server is busy")
     openai_plain: bool = Field(default=False, description="omit request fields that only vLLM accepts")
@@ -242,30 +236,26 @@ class EngineSettings(BaseSettings):
 class WorkerSettings(BaseSettings):
     """What a worker does at once, and its child processes."""
 
-    concurrency: int = Field(
-        default=4, ge=1, le=64, description="jobs that one worker runs at once; they share the engine"
-    )
+    concurrency: int = Field(default=4, ge=1, le=64, description="jobs that a worker runs at once")
     page_workers: int = Field(
         default=0, ge=0, description="child processes for rendering and other CPU work; 0: one per core"
     )
     worker_timeout_s: float = Field(
         default=120.0,
         gt=0,
-        description="processor seconds that page workers may use for one page, or to open one document",
+        description="processor seconds of a page worker for one page, or to open a document",
     )
     worker_memory_bytes: int = Field(
         default=4096 * MEGABYTE,
         ge=512 * MEGABYTE,
-        description="memory limit of a page worker; above it, the worker is killed",
+        description="a page worker that takes more memory is killed",
     )
-    worker_calls: int = Field(default=1000, ge=1, description="number of calls after which a page worker is replaced")
-    window: int = Field(
-        default=0, ge=0, description="maximum pages in flight; 0: 1.25 times the sequences of all engines"
-    )
+    worker_calls: int = Field(default=1000, ge=1, description="calls after which a page worker is replaced")
+    window: int = Field(default=0, ge=0, description="most pages in flight; 0: 1.25 times the sequences of all engines")
     window_bytes: int = Field(
         default=0,
         ge=0,
-        description="maximum bytes of page pixels in flight; 0: 6 MB per page in flight, at least 2 GiB",
+        description="most bytes of pixels in flight; 0: 6 MB per page, at least 2 GiB",
     )
 
 
@@ -319,9 +309,9 @@ class JobSettings(BaseSettings):
     deadline_s: float = Field(default=540.0, gt=0, description="soft deadline of jobs that set none")
     write_reserve_s: float = Field(default=30.0, ge=0, description="time after the deadline for writing what was read")
     shutdown_grace_s: float = Field(default=20.0, ge=0, description="time after SIGTERM for finishing pages in flight")
-    progress_interval_s: float = Field(default=2.0, gt=0, description="minimum time between two progress posts")
+    progress_interval_s: float = Field(default=2.0, gt=0, description="time between two progress posts")
     progress_file_interval_s: float = Field(
-        default=10.0, gt=0, description="minimum time between two writes of progress.json, each of which costs money"
+        default=10.0, gt=0, description="time between two writes of progress.json, which cost money"
     )
     progress_drain_s: float = Field(
         default=3.0, gt=0, description="longest wait for the last progress post before the result"
@@ -353,7 +343,7 @@ class ServeSettings(BaseSettings):
     serve_connections: int = Field(
         default=64,
         ge=1,
-        description="connections from one address; a proxy has one address for all its clients",
+        description="connections from one address",
     )
     serve_queue: int = Field(default=100, ge=0, description="jobs that may wait; more are refused")
     serve_retention_s: float = Field(default=604_800.0, gt=0, description="ended jobs are deleted after so long")

@@ -71,7 +71,7 @@ class Flag(StrEnum):
     )
     HIDDEN_LAYER = _Row(
         "hidden_layer",
-        "The text is the invisible text of a scan, which another program recognized.",
+        "Invisible text of a scan, which another program recognized.",
         informs=True,
         is_of_page=True,
     )
@@ -86,7 +86,7 @@ class Flag(StrEnum):
     )
     DEGENERATE_REGIONS = _Row(
         "degenerate_regions",
-        "The layout detector gave regions without an area. They were dropped.",
+        "Regions without an area were dropped.",
         is_of_page=True,
         warning=_Warning(
             Code.REGIONS_DROPPED,
@@ -110,27 +110,27 @@ class Flag(StrEnum):
 
     # Where an element's text comes from
     HIDDEN_TEXT = _Row("hidden_text", "The file has this text here, and nobody can see it on the page.")
-    NO_INK = _Row("no_ink", "The page shows nothing where this text is said to be. It may be invented.")
-    NOT_DRAWN = _Row("not_drawn", "The page does not show this text, because its font is damaged and draws nothing.")
+    NO_INK = _Row("no_ink", "The page shows nothing here. The text may be invented.")
+    NOT_DRAWN = _Row("not_drawn", "The page does not show this text: its font is damaged.")
     BROKEN_FONT = _Row(
         "broken_font",
-        "A font of the PDF names characters wrongly or not at all. They were read from the pixels.",
+        "A font names characters wrongly or not at all. They were read from the pixels.",
         informs=True,
     )
     IMAGE_TEXT = _Row(
         "image_text",
-        "The PDF's own text lacks this text. It was read from the pixels of an image on the page.",
+        "The PDF's own text lacks this. It was read from an image on the page.",
         informs=True,
     )
     LAYER_TEXT = _Row(
         "layer_text",
-        "The text is the PDF's own, as this worker was set up to use it. The model did not read it.",
+        "The text is the PDF's own, as the settings ask. The model did not read it.",
         informs=True,
     )
     FROM_TEXT_LAYER = _Row("from_text_layer", "The model did not read this region. The PDF's own text is shown.")
     MISSED_BY_DETECTOR = _Row(
         "missed_by_detector",
-        "The layout detector missed this text. It was found in the PDF's own text or as ink.",
+        "The layout detector missed this. It was found in the PDF's own text or as ink.",
     )
     MISSED = _Row(
         "missed",
@@ -142,19 +142,18 @@ class Flag(StrEnum):
     # Its place and role on the page
     APART = _Row(
         "apart",
-        "Labelled as a header or footer, or a logo in the margin, but kept in the body because fewer than three pages "
-        "repeat it.",
+        "A header, footer or logo by its label, but kept in the body: fewer than three pages repeat it.",
         informs=True,
     )
     IN_MARGIN = _Row(
         "in_margin",
-        "A header, footer, page number or note in the margin, by its label and its place on the page.",
+        "A header, footer, page number or note in the margin, by label and place.",
         informs=True,
     )
-    UNTAGGED = _Row("untagged", "The model gave neither a label nor a position for this text.", informs=True)
-    NO_BOX = _Row("no_box", "The model gave no position for this element.")
-    DEGENERATE_BOX = _Row("degenerate_box", "Its box has no area, so its position is unknown.", is_doubt=True)
-    UNREAD_BOX = _Row("unread_box", "A part of this element's position could not be read.", is_doubt=True)
+    UNTAGGED = _Row("untagged", "The model gave neither label nor position.", informs=True)
+    NO_BOX = _Row("no_box", "The model gave no position.")
+    DEGENERATE_BOX = _Row("degenerate_box", "Its box has no area: its position is unknown.", is_doubt=True)
+    UNREAD_BOX = _Row("unread_box", "Its position was not read completely.", is_doubt=True)
 
     # How sound its text is
     DOUBTFUL = _Row("doubtful", "The first reading shows signs of mistakes.")
@@ -182,11 +181,11 @@ class Flag(StrEnum):
     )
     REPEATS = _Row(
         "repeats",
-        "The same words were read several times at even distances. Some may not be on the page.",
+        "The same words were read at even distances. Some may not be on the page.",
     )
     HEADING_REPEATED = _Row(
         "heading_repeated",
-        "The answer repeated the heading above in front of this text. The repetition was removed.",
+        "The answer repeated the heading above here. The repetition was removed.",
         informs=True,
     )
 
@@ -202,16 +201,16 @@ class Flag(StrEnum):
         "repeats_limited",
         "A later attempt allowed fewer repetitions in this table. Equal cells or rows may be wrong.",
     )
-    NOT_A_TABLE = _Row("not_a_table", "The answer about this table is not a table and is shown as text.")
-    UNPARSED = _Row("unparsed", "The answer did not have the expected form and is shown as it is.")
+    NOT_A_TABLE = _Row("not_a_table", "The answer is no table and is shown as text.")
+    UNPARSED = _Row("unparsed", "The answer has an unexpected form and is shown as it is.")
 
     # Pass 2
     PASS2_CUT = _Row("pass2_cut", "The second reading was cut off and is not used.")
     PASS2_DISAGREES = _Row("pass2_disagrees", "The two readings of this element differ.")
     PASS2_EMPTY = _Row("pass2_empty", "The second reading found nothing and is not used.")
     PASS2_LOOP = _Row("pass2_loop", "The second reading repeated itself and is not used.")
-    PASS2_UNPARSED = _Row("pass2_unparsed", "The second reading did not have the expected form and is not used.")
-    UNASKED = _Row("unasked", "A second reading of this element is missing in the stored answers.")
+    PASS2_UNPARSED = _Row("pass2_unparsed", "The second reading has an unexpected form and is not used.")
+    UNASKED = _Row("unasked", "The stored answers lack a second reading of this element.")
 
     # What the model left out of its analysis
     DERIVED_AXES = _Row("derived_axes", "The axes were taken from the titles of the data's columns.", informs=True)
