@@ -127,11 +127,14 @@ async def test_hidden_text_of_a_web_page_is_a_warning(reader: SourceReader) -> N
 
 @pytest.mark.parametrize("kind", sorted(UNSEEN))
 async def test_words_on_no_page_are_named(reader: SourceReader, kind: str) -> None:
-    """Whatever hides them: a style, a row that is too low, the edge of a slide."""
-    async with reader.open(UNSEEN[kind](), f"file.{kind}") as file:
+    """Whatever hides them, such as the edge of a slide; rows that are too low for their text grow."""
+    data = UNSEEN[kind]()
+
+    async with reader.open(data, f"file.{kind}") as file:
         hidden = file.hidden
 
-    assert hidden == ("words (unseen, cut)",)
+    assert hidden == ("words (unseen)" if kind == "docx" else "words (unseen, cut)",)
+    assert ("cut" in await read_words(reader, data, kind)) == (kind == "docx")
 
 
 @pytest.mark.parametrize("kind", sorted(FORMULAS))

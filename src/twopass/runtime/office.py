@@ -26,6 +26,7 @@ _VERSION_FILES = (("bootstraprc", r"ProductKey=(.+)"), ("versionrc", r"buildid=(
 _MATH = "libreoffice-math"
 PACKAGES = ("libreoffice-writer", "libreoffice-calc", "libreoffice-impress", _MATH)  # of Debian
 _MATH_LIBRARIES = ("libsmlo.so", "libmergedlo.so")  # the second in builds that join their libraries
+_GROWING = (".docx", ".odt")  # printed again with larger rows and boxes if words are lost
 _OPTIONS = ("--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck", "macro:///Standard.Convert.Run")
 _RESTART = 81  # the exit status after it has set up a new profile
 _MAX_STARTS = 3
@@ -93,16 +94,15 @@ def convert(
         "TARGET": (folder / "converted.pdf").as_uri(),
         "LOAD_FILTER": "" if is_encrypted else kind.load_filter,
         "PASSWORD": password or "",
+        "GROW": "1" if kind == RTF else "",  # of which it is not known whether words are lost
     }
-    status = _run(folder, environment, limits)
-    if not (folder / "converted.pdf").exists():
-        if status > 0:
-            message = f"LibreOffice ended with status {status}; check its installation and the worker's disk"
-            raise WorkerDied(Code.RENDER_CRASH, message)
-        raise _explain(is_encrypted, password)
-    (folder / "converted.pdf").rename(target)
+    _print(folder, environment, limits, target)
+    lost = lost_words.name(package.words, target)
+    if lost and kind.suffixes[0] in _GROWING:
+        _print(folder, {**environment, "GROW": "1"}, limits, target)
+        lost = lost_words.name(package.words, target)
     shutil.rmtree(folder, ignore_errors=True)
-    return (*sorted(package.hidden), *lost_words.name(package.words, target))
+    return (*sorted(package.hidden), *lost)
 
 
 def _take_in(source: Path, named: Path, kind: FileType) -> Package:
@@ -129,6 +129,18 @@ def _mark_encoding(page: bytes) -> bytes:
     except UnicodeDecodeError:
         return page
     return page if page.startswith(_BOM) else _BOM + page
+
+
+def _print(folder: Path, environment: dict[str, str], limits: ConversionLimits, target: str) -> None:
+    """Convert the file to the PDF `target`. Raises SourceError and WorkerDied."""
+    status = _run(folder, environment, limits)
+    if (folder / "converted.pdf").exists():
+        (folder / "converted.pdf").rename(target)
+    elif status > 0:
+        message = f"LibreOffice ended with status {status}; check its installation and the worker's disk"
+        raise WorkerDied(Code.RENDER_CRASH, message)
+    else:
+        raise _explain(not environment["LOAD_FILTER"], environment["PASSWORD"])
 
 
 def _run(folder: Path, environment: dict[str, str], limits: ConversionLimits) -> int:
