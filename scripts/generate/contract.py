@@ -61,7 +61,7 @@ JOB: Mapping[str, str] = {
     "failed_pages": 'how many failed pages (`3`, or `"5%"`) make which status; default: '
     '`{"partial_success": 1, "failure": null}`, a failure only if no page was read',
     "strict": "a document with a loss or a failed page is a `failure`; what was read is written",
-    "resume": "`false` reads everything again, into a separate folder",
+    "resume": "if false, everything is read again, into a separate folder",
     "idempotency_key": "up to 100 letters, digits, `-` and `_`; of several jobs with the same key and output, only the "
     "first reads, and the others end with `DUPLICATE`",
 }
@@ -104,7 +104,7 @@ PROBLEM: Mapping[str, str] = {
 }
 PROGRESS: Mapping[str, str] = {
     "phase": ", ".join(f"`{phase}`" for phase in Phase) + "; `assembling` once all pages are read",
-    "pages_done": "pages finished in both passes",
+    "pages_done": "finished pages",
     "pages_stored": "of these, pages found in the output",
     "pages_total": "pages known so far",
     "elements_done": "finished elements",

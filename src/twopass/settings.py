@@ -105,8 +105,7 @@ class ModelSettings(BaseSettings):
     )
     gpus: Annotated[Literal["auto"] | int, BeforeValidator(_parse_gpus)] = Field(
         default="auto",
-        description="engine vllm: GPUs to use, with an engine for each, or for each TENSOR_PARALLEL_SIZE; auto: all "
-        "that are of the kind of the first one",
+        description="engine vllm: GPUs to use, each with an engine; auto: all of the first one's kind",
     )
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that one model is split across")
     enforce_eager: bool | None = Field(
@@ -114,8 +113,8 @@ class ModelSettings(BaseSettings):
     )
     torch_compile: Annotated[Literal["on", "off", "auto"], BeforeValidator(_lower)] = Field(
         default="on",
-        description="compile the decoder; off: starts sooner where nothing is cached, and may read more slowly; auto: "
-        "only if ENGINE_CACHE has the compiled code, which `twopass warm-up` stores",
+        description="compile the decoder; off: starts sooner without a cache, and may read more slowly; auto: only if "
+        "ENGINE_CACHE has the code, which `twopass warm-up` stores",
     )
     block_size: int | None = Field(default=None, description="tokens per KV cache block; null: vLLM's default")
     engine_cache: str | None = Field(
@@ -318,8 +317,7 @@ class JobSettings(BaseSettings):
     )
     furniture: Annotated[Furniture | None, BeforeValidator(_lower)] = Field(
         default=None,
-        description="headers, footers and page numbers of jobs that set no furniture: auto, keep or omit; null: as the "
-        "existing document has them, else auto",
+        description="furniture of jobs that set none: auto, keep or omit; null: as in the existing document, else auto",
     )
     price_per_second: float | None = Field(
         default=None, ge=0, description="price of one GPU second; null: no cost in results"
