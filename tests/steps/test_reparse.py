@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from twopass.steps.document_folder import DocumentFolder, ManifestDetails
 from twopass.storage.folder_store import FolderStore
 from twopass.storage.sources import Sources
 
+Reread = Callable[..., Awaitable[tuple[int, ...]]]
 ALL_FORMATS = [str(name) for name in Format]
 TIMED_FILES = ("manifest.json",)
 
@@ -42,7 +43,7 @@ async def made(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: 
     folder = tmp_path_factory.mktemp("reparse")
     source = folder / "report.pdf"
     source.write_bytes(recorded.report())
-    reader = Reader(page_pool, buffers, CpuEngine(2))
+    reader = Reader(page_pool, buffers, CpuEngine(2), dpi=72)
     for name, formats in (("few", ALL_FORMATS[:2]), ("all", ALL_FORMATS)):
         engine = recorded.RecordingEngine(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
         await reader.run(engine=engine, source=str(source), output=f"{folder}/{name}", formats=formats)
@@ -77,6 +78,25 @@ def run(*arguments: object) -> dict[str, Any]:
     result = invoke(*arguments)
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def reread(made: Path, page_pool: PagePool, buffers: PixelBufferPool) -> Reread:
+    """What `--reread` does, with the page workers of all tests. It returns the pages that changed."""
+
+    async def reread(folder: Path, newer: Path, source: Path = made / "report.pdf") -> tuple[int, ...]:
+        stored = await reparse.load_document(DocumentFolder(FolderStore(folder.parent), folder.name))
+        output, dpi = DocumentFolder(FolderStore(newer), folder.name), reparse.restore_job(stored.details).dpi
+        job = Job.parse({"input": {"source": str(source)}}, Settings(), EntryPoint.LOCAL)
+        async with fetch.document(str(source), job, Settings(), page_pool, Sources(Settings())) as file:
+
+            def render_page(number: int) -> Any:
+                return render.page(file, number, dpi, 40_000_000, page_pool, buffers)
+
+            _, changed = await reparse.reread_document(stored, output, (), render_page, page_pool)
+        return changed
+
+    return reread
 
 
 def test_every_format_comes_from_the_checkpoints(few: Path, made: Path) -> None:
@@ -196,7 +216,7 @@ def test_pages_of_a_version_without_audit_get_one(few: Path) -> None:
     assert manifest["audits"]["1"] == audit
 
 
-def test_answers_that_are_parsed_again_are_audited_again(few: Path, tmp_path: Path) -> None:
+async def test_answers_that_are_parsed_again_are_audited_again(few: Path, reread: Reread, tmp_path: Path) -> None:
     """What an older version found in its elements, and the present one does not, is no finding any more."""
     path = few / "pages" / "0001.json"
     page = json.loads(path.read_text())
@@ -204,7 +224,7 @@ def test_answers_that_are_parsed_again_are_audited_again(few: Path, tmp_path: Pa
     page["page"]["audit"] = {**sound, "findings": [{"kind": "answer_cut", "element": "p0001-e002"}], "words_read": 9}
     path.write_text(json.dumps(page))
 
-    run(few, "--reread", "--output", tmp_path / "newer")
+    await reread(few, tmp_path / "newer")
 
     newer = tmp_path / "newer" / few.name
     assert json.loads((newer / "pages" / "0001.json").read_text())["page"]["audit"] == sound
@@ -243,7 +263,9 @@ def _without(elements: list[dict[str, Any]], lost: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("mistake", OLD_MISTAKES)
-def test_mistakes_of_an_older_parser_are_corrected(few: Path, made: Path, tmp_path: Path, mistake: str) -> None:
+async def test_mistakes_of_an_older_parser_are_corrected(
+    few: Path, reread: Reread, tmp_path: Path, mistake: str
+) -> None:
     """The recorded answers of both passes restore the page; other pages stay unchanged."""
     path = few / "pages" / "0001.json"
     page = json.loads(path.read_text())
@@ -254,11 +276,11 @@ def test_mistakes_of_an_older_parser_are_corrected(few: Path, made: Path, tmp_pa
         page = _rename_answers(page, expected_elements, few, crops)
     path.write_text(json.dumps(page))
 
-    report = run(few, "--reread", "--output", tmp_path / "newer")
+    changed = await reread(few, tmp_path / "newer")
 
     newer = tmp_path / "newer" / few.name
     read = Checkpoint.model_validate_json((newer / "pages" / "0001.json").read_bytes())
-    assert report["pages_changed"] == [1]
+    assert changed == (1,)
     wanted = Checkpoint.model_validate({**page, "elements": expected_elements})
     names = ("id", "kind", "text", "boxes", "table", "figure", "formula", "read_by", "image")
     assert [[getattr(e, n) for n in names] for e in read.elements] == [
@@ -268,7 +290,9 @@ def test_mistakes_of_an_older_parser_are_corrected(few: Path, made: Path, tmp_pa
     assert "Water in the Hills" in (newer / "document.md").read_text()
 
 
-def test_a_chart_that_an_older_version_did_not_describe_keeps_its_data(few: Path, tmp_path: Path) -> None:
+async def test_a_chart_that_an_older_version_did_not_describe_keeps_its_data(
+    few: Path, reread: Reread, tmp_path: Path
+) -> None:
     """Where only the first of two answers about a chart is recorded, it is used, and the other one is named missing."""
     path = few / "pages" / "0001.json"
     page = json.loads(path.read_text())
@@ -276,7 +300,7 @@ def test_a_chart_that_an_older_version_did_not_describe_keeps_its_data(few: Path
     page["completions"] = [c for c in page["completions"] if not c["prompt_id"].endswith(f"{chart['id']}-2")]
     path.write_text(json.dumps(page))
 
-    run(few, "--reread", "--output", tmp_path / "newer")
+    await reread(few, tmp_path / "newer")
 
     read = Checkpoint.model_validate_json((tmp_path / "newer" / few.name / "pages" / "0001.json").read_bytes())
     figure = read.elements[5].figure
@@ -314,7 +338,7 @@ def test_a_finished_document_is_not_overwritten(few: Path) -> None:
 
 
 async def test_pages_of_the_cpu_engine_are_parsed_again(
-    page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
+    page_pool: PagePool, buffers: PixelBufferPool, reread: Reread, tmp_path: Path
 ) -> None:
     """The answers of the cpu engine are recorded, too, and correct a misread page."""
     source = tmp_path / "report.pdf"
@@ -328,15 +352,7 @@ async def test_pages_of_the_cpu_engine_are_parsed_again(
     page["elements"][1]["text"] = "misread"
     path.write_text(json.dumps(page))
 
-    stored = await reparse.load_document(DocumentFolder(FolderStore(folder.parent), folder.name))
-    newer = DocumentFolder(FolderStore(tmp_path / "newer"), folder.name)
-    job = Job.parse({"input": {"source": str(source)}}, Settings(), EntryPoint.LOCAL)
-    async with fetch.document(str(source), job, Settings(), page_pool, Sources(Settings())) as file:
-
-        def render_page(number: int) -> Any:
-            return render.page(file, number, job.dpi, 40_000_000, page_pool, buffers)
-
-        _, changed = await reparse.reread_document(stored, newer, (), render_page, page_pool)
+    changed = await reread(folder, tmp_path / "newer", source)
 
     read = json.loads((tmp_path / "newer" / folder.name / "pages" / "0002.json").read_text())
     assert changed == (2,)
