@@ -13,7 +13,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.worker.gpu_worker import Worker
 
 from tests.fakes.replaced_methods import find_replaced, has_row
-from twopass.engines.vllm.plugin import model, readers, scheduler, worker
+from twopass.engines.vllm.plugin import decode_steps, model, readers, scheduler, worker
 from twopass.engines.vllm.plugin.compatibility import REPLACED, Replaced, compare, find_changed_parts
 from twopass.models import MODELS
 
@@ -31,6 +31,7 @@ OURS = [
     (model._DummyInputs, model._DummyInputs, ["deepseek_ocr", "unlimited_ocr"]),
     (model._Ocr2DummyInputs, model._Ocr2DummyInputs, ["deepseek_ocr2"]),
     (worker.DraftingWorker, Worker, MODELS),  # on GPUs; in this suite its base is the worker for CPUs
+    (decode_steps.DecodeScheduler, AsyncScheduler, MODELS),
     (scheduler.GroupScheduler, AsyncScheduler, MODELS),
 ]
 

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from twopass.engines.vllm.plugin import NGRAM_V1, SCHEDULER, WORKER
-from twopass.engines.vllm.plugin.scheduler import SlotAllocator
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix
 
@@ -48,7 +47,7 @@ def build_requests() -> tuple[list[Any], list[Any], list[int]]:
 def run_vllm(
     random_model: Path, patch: pytest.MonkeyPatch, **more: Any
 ) -> tuple[list[tuple[Any, ...]], list[str], Any]:
-    """Each prompt's tokens and finish reason, the ids of preempted requests, and the allocator of KV slots."""
+    """Each prompt's tokens and finish reason, the ids of preempted requests, and the scheduler."""
     patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM
     from vllm.distributed import cleanup_dist_env_and_memory
@@ -69,22 +68,21 @@ def run_vllm(
     scheduler._preempt_request = record
     prompts, params, priorities = build_requests()
     outputs = llm.generate(prompts, params, use_tqdm=False, priority=priorities)
-    allocator = scheduler.kv_cache_manager.allocate_slots
     llm.llm_engine.engine_core.shutdown()
     cleanup_dist_env_and_memory()  # other tests initialise it themselves
     answers = [(tuple(output.outputs[0].token_ids), output.outputs[0].finish_reason) for output in outputs]
-    return answers, preempted, allocator
+    return answers, preempted, scheduler
 
 
 def test_tokens_equal_those_of_stock_vllm(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With tokens that leave the core seven at a time, preemptions, and both kinds of end."""
-    ours, preempted, allocator = run_vllm(
+    ours, preempted, scheduler = run_vllm(
         random_model, monkeypatch, scheduler_cls=SCHEDULER, worker_cls=WORKER, stream_interval=7
     )
     theirs, _, _ = run_vllm(random_model, monkeypatch)
 
     assert ours == theirs
-    assert isinstance(allocator, SlotAllocator)
+    assert scheduler._is_plain  # its own passes run, where requests only decode
     assert preempted
     assert {reason for _, reason in ours} == {"length", "stop"}
     assert ours[0][0][:20] != ours[1][0][:20]  # the images affect the tokens, and only through keys and values

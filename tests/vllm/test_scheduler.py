@@ -14,11 +14,11 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.request import Request
 
 from twopass.engines.vllm.plugin import drafts
+from twopass.engines.vllm.plugin.decode_steps import SlotAllocator
 from twopass.engines.vllm.plugin.scheduler import (
     MAX_WAIT_STEPS,
     MIN_GROUP,
     GroupScheduler,
-    SlotAllocator,
     count_sent,
     group_size,
     should_wait,
@@ -134,7 +134,7 @@ def test_blocks_are_allocated_for_what_does_not_fit(new: int, lookahead: int, al
     """Slots that vLLM reserves for its drafter count, too."""
     calls: list[int] = []
     manager = SimpleNamespace(allocate_slots=lambda _, count, **more: calls.append(count), empty_kv_cache_blocks="none")
-    allocator = SlotAllocator(manager, {"r": [object()]}, block_size=16)
+    allocator = SlotAllocator(manager, SimpleNamespace(req_to_blocks={"r": [object()]}, block_size=16))
     request = SimpleNamespace(request_id="r", num_computed_tokens=12)
 
     blocks = allocator(request, new, num_lookahead_tokens=lookahead)

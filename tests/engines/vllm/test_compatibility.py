@@ -21,6 +21,7 @@ from twopass.engines.vllm.plugin import compatibility
 from twopass.engines.vllm.plugin.compatibility import (
     BAN,
     DECODE_GRAPHS,
+    DECODE_STEPS,
     DRAFTS,
     MEMORY,
     REPLACED,
@@ -48,7 +49,7 @@ plugin.activate(lambda model: {"models": "changed"} if model == "paddleocr_vl" e
 print(vllm.registered)
 """
 FITTING = [fit(row) for row in REPLACED]
-OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS, DECODE_GRAPHS, MEMORY)
+OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS, DECODE_GRAPHS, DECODE_STEPS, MEMORY)
 
 
 def run(folder: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:

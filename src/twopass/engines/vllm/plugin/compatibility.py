@@ -24,7 +24,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # Parts of the plugin. Without the first two, there is no engine; the others can be replaced by vLLM's own code.
 MODELS, START = "models", "start"
 SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS = "scheduler", "worker", "drafts", "ngram_ban", "restarts"
-DECODE_GRAPHS, MEMORY = "decode_graphs", "memory"
+DECODE_GRAPHS, DECODE_STEPS, MEMORY = "decode_graphs", "decode_steps", "memory"
 REQUIRED = (MODELS, START)
 INSTEAD: Mapping[str, str] = {
     SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message, answers are not drafted",
@@ -32,6 +32,7 @@ INSTEAD: Mapping[str, str] = {
     DRAFTS: "no speculative decoding",
     RESTARTS: "a core that replaces a dead one imports vLLM again, which takes twice as long",
     DECODE_GRAPHS: "CUDA graphs for any step: answers without drafts take longer while drafts are on",
+    DECODE_STEPS: "vLLM's own passes over all requests: a step with hundreds of answers takes milliseconds longer",
     MEMORY: "vLLM's measure of memory, without images and drafts, and no limit for what it keeps of freed memory",
     BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
 }
@@ -42,6 +43,8 @@ _OCR1_FILE, _OCR2_FILE = "model_executor/models/deepseek_ocr.py", "model_executo
 _UNLIMITED_FILE, _PADDLE_FILE = "model_executor/models/unlimited_ocr.py", "model_executor/models/paddleocr_vl.py"
 _GLM4V, _GLM_FILE = "model_executor/models/glm4_1v.py", "model_executor/models/glm_ocr.py"
 _SCHEDULER, _ASYNC = "v1/core/sched/scheduler.py", "v1/core/sched/async_scheduler.py"
+_GRAMMARS = "v1/structured_output/__init__.py"
+_BLOCKS, _ENCODER_CACHE = "v1/core/single_type_kv_cache_manager.py", "v1/core/encoder_cache_manager.py"
 _WORKER, _RUNNER = "v1/worker/gpu_worker.py", "v1/worker/gpu/model_runner.py"
 _BATCH, _REJECTION = "v1/worker/gpu/input_batch.py", "v1/worker/gpu/spec_decode/rejection_sampler.py"
 _LOGITS = "v1/worker/gpu/sample/logits_processor/interface.py"
@@ -179,6 +182,23 @@ REPLACED = (
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/speculator.py", "BaseSpeculator", ("6fdba1cf5153",)),
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/ngram/speculator.py", "NgramGPUSpeculator.propose", ("da7d4d7b0371",)),
     Replaced(DRAFTS, "v1/worker/gpu/states.py", "RequestState.__init__", ("fd278377bf3a",)),
+    # Beside those of the scheduler, without which there are no steps of ours.
+    Replaced(DECODE_STEPS, _SCHEDULER, "Scheduler._try_schedule_encoder_inputs", ("32418f7011b3", "80fa7b470269")),
+    Replaced(DECODE_STEPS, _SCHEDULER, "Scheduler._reserve_prefill_lookahead", ("43eb2715c35d",)),
+    Replaced(DECODE_STEPS, _SCHEDULER, "Scheduler._make_cached_request_data", ("f7821a81cec8",)),
+    Replaced(DECODE_STEPS, _SCHEDULER, "Scheduler._update_after_schedule", ("7fa9ce46d1a8",)),
+    Replaced(DECODE_STEPS, _SCHEDULER, "Scheduler._free_encoder_inputs", ("082137dbbbce", "5443d76da731")),
+    Replaced(DECODE_STEPS, "v1/core/sched/output.py", "SchedulerOutput", ("ea0f97bbf77d", "fd32cbf889b6")),
+    Replaced(DECODE_STEPS, "v1/core/sched/output.py", "CachedRequestData", ("b58610fcfe7f",)),
+    Replaced(DECODE_STEPS, "v1/core/sched/utils.py", "check_stop", ("323f3b3cdfe6",)),
+    Replaced(DECODE_STEPS, "v1/core/kv_cache_manager.py", "KVCacheManager.cache_blocks", ("62e21bf11f6f",)),
+    Replaced(DECODE_STEPS, _BLOCKS, "SingleTypeKVCacheManager.get_num_blocks_to_allocate", ("6ec784bc6715",)),
+    Replaced(DECODE_STEPS, _BLOCKS, "SingleTypeKVCacheManager.allocate_new_blocks", ("8eb47c77bdfe",)),
+    Replaced(DECODE_STEPS, _ENCODER_CACHE, "EncoderCacheManager.get_cached_input_ids", ("bdd55ea67ef9",)),
+    Replaced(DECODE_STEPS, "multimodal/utils.py", "get_mm_features_in_window", ("c600a5b96172",)),
+    Replaced(DECODE_STEPS, _GRAMMARS, "StructuredOutputManager.accept_tokens", ("1b2bbd0d6a3b",)),
+    Replaced(DECODE_STEPS, "v1/request.py", "Request", ("eb3e21b82b3a",)),
+    Replaced(DECODE_STEPS, "v1/outputs.py", "ModelRunnerOutput", ("dda5c166a638",)),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.__init__", _RUNNER_INIT),
     Replaced(DECODE_GRAPHS, _GRAPHS, "BatchExecutionDescriptor", ("b175a3fabdf7",)),
     Replaced(DECODE_GRAPHS, _GRAPHS, "_is_compatible", ("284d1a005556",)),
