@@ -79,6 +79,8 @@ def test_words_of_chapters_are_counted() -> None:
         ("a b c d e f g", ["none"], "words (a, b, c, d, f and 1 more)"),
         ("x" * 99, [""], f"words ({'x' * 30})"),
         ("日本 日本", [""], "words (日, 本)"),
+        ("श्री السلام", [""], None),
+        (" ".join(f"w{number}" for number in range(600)), [""], "words (w0, w1, w2, w3, w4 and over 495 more)"),
     ],
 )
 def test_words_on_no_page_are_named(tmp_path: Path, text: str, pages: list[str], name: str | None) -> None:

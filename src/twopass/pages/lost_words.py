@@ -18,8 +18,12 @@ _MAX_WORDS = 200_000  # different ones that are compared; a novel has 20,000
 _MAX_SEARCHED = 500  # of those that no page has as a word, looked for in its letters
 _MAX_NAMED, _MAX_LETTERS = 5, 30
 _MAX_PARAGRAPH = 1 << 20
-# Words of scripts that put spaces between them and a glyph for each letter. Of all others, only letters are compared.
-_WORD = re.compile(r"[0-9a-z\u00df-\u024f\u0370-\u03ff\u0400-\u052f\u1e00-\u1fff]+|[^\W_]")
+# Words of Latin, Greek and Cyrillic, and letters of Hebrew, Thai, Lao, Chinese, Japanese and Korean, whose lines end
+# anywhere. Of scripts whose letters join, such as Arabic and those of India, PDFs do not tell the letters.
+_WORD = re.compile(
+    r"[0-9a-z\u00df-\u024f\u0370-\u03ff\u0400-\u052f\u1e00-\u1fff]+"
+    r"|[\u05d0-\u05ea\u0e01-\u0e2e\u0e81-\u0eae\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]"
+)
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")  # such as soft hyphens
 _ESCAPE = re.compile(r"_x[0-9a-f]{4}_", re.IGNORECASE)  # of a character that XML cannot have, in workbooks
 _STABLE_FIELDS = ("HYPERLINK", "TOC", "INDEX", "BIBLIOGRAPHY", "CITATION", "ADDIN", "FORMTEXT")  # keep their text
@@ -51,7 +55,7 @@ _LAYOUTS = {  # by the names of parts
 }
 _PARTS = [(re.compile(part), layout) for part, layout in _LAYOUTS.items()]
 _UNPRINTED = frozenset(  # of web pages and books; or not as text
-    ("head", "script", "style", "template", "noscript", "select", "textarea", "button", "iframe", "object")
+    ("head", "title", "script", "style", "template", "noscript", "select", "textarea", "button", "iframe", "object")
     + ("svg", "math", "canvas", "audio", "video", "rp", "rt")
 )
 _INLINE = frozenset(
@@ -155,8 +159,8 @@ def name(words: Mapping[str, int], pdf: str) -> tuple[str, ...]:
     lost = [word[:_MAX_LETTERS] for word, number in searched if letters.count(word) < number]
     if not lost:
         return ()
-    more = len(lost) - _MAX_NAMED
-    return (f"words ({', '.join(lost[:_MAX_NAMED])}{f' and {more:,} more' if more > 0 else ''})",)
+    more = f"{'over ' if len(missing) > len(searched) else ''}{len(lost) - _MAX_NAMED:,}"
+    return (f"words ({', '.join(lost[:_MAX_NAMED])}{f' and {more} more' if len(lost) > _MAX_NAMED else ''})",)
 
 
 def _split(text: str) -> Iterator[str]:
