@@ -41,9 +41,9 @@ JOB: Mapping[str, str] = {
     "mode": "the [resolution](reading.md#modes) at which the model sees a page",
     "dpi": "resolution of the rendered pages",
     "max_crops": f"most tiles in mode `gundam`; null: {describe_default_crops()}",
-    "pass2": "elements read again from crops: those that need it, all, or none; a layout detector's regions "
-    "are always read",
-    "figure_descriptions": "figures that [pass 2](reading.md#pass-2) describes in words: all, charts, or none",
+    "pass2": "elements read again from crops: `auto` (those that need it), `all` or `none`; a layout detector's "
+    "regions are always read",
+    "figure_descriptions": "figures that [pass 2](reading.md#pass-2) describes in words: `all`, `charts` or `none`",
     "task": "`document`, or [one prompt per page](reading.md#pass-2)",
     "prompt": "what `locate` searches for, or the prompt of `custom`, with `<image>` exactly once",
     "formats": "[artefacts](formats.md) to write",
