@@ -23,8 +23,8 @@ def render_configuration() -> str:
 
 Every setting is an environment variable, read once at start; an empty one counts as not set. Wrong values are refused
 with `INVALID_SETTING`, and so are variables that look like misspelt settings (`ENGNE`); workers only warn of these.
-`twopass doctor` checks settings and machine. Defaults stand after `=`. This page is generated: `make docs` writes it
-from `src/twopass/settings.py`.
+[`twopass doctor`](service.md#before-the-start) checks them. Defaults stand after `=`. This page is generated:
+`make docs` writes it from `src/twopass/settings.py`.
 
 ## A file
 
