@@ -17,6 +17,7 @@ from twopass.errors import Code, SourceError
 from twopass.pages import hidden_parts, office_package
 from twopass.pages.office_package import MAX_DEPTH, MAX_OPEN_TAGS, MAX_UNPACKED_BYTES
 
+CHUNK = 'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/aFChunk"'
 MARKUP = (
     "<p>",
     "</p>",
@@ -90,6 +91,7 @@ def test_a_bomb_is_refused_unpacked(tmp_path: Path) -> None:
         ("docx", "word/comments.xml", '<w:comment w:id="0"/>', "comments"),
         ("docx", "word/footnotes.xml", "<w:del><w:r><w:delText>no</w:delText></w:r></w:del>", "deleted text"),
         ("docx", "word/document2.xml", "<w:p><w:r><w:rPr><w:vanish/></w:rPr></w:r></w:p>", "hidden text"),
+        ("docx", "word/_rels/document.xml.rels", f"<a><Relationship {CHUNK} Target='a.mht'/></a>", "inserted files"),
         ("pptx", "ppt/comments/comment1.xml", '<p:cm authorId="0"/>', "comments"),
         ("pptx", "ppt/slides/slide9.xml", '<p:sld show="0"/>', "hidden slides"),
         ("pptx", "ppt/notesSlides/notesSlide1.xml", "<a:r><a:t>Say it slowly.</a:t></a:r>", "speakers' notes"),
@@ -112,6 +114,7 @@ def test_what_is_on_no_page_is_named(tmp_path: Path, kind: str, part: str, text:
     shown = {
         "ppt/notesSlides/notesSlide9.xml": "<a:fld><a:t>1</a:t></a:fld>",
         "xl/worksheets/sheet8.xml": '<a><col min="9" max="16384" hidden="1"/><row hidden="0"/></a>',
+        "word/_rels/document.xml.rels": f"<a><Relationship {CHUNK} Target='a.docx'/></a>",
         "word/header8.xml": '<w:p><w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr><w:r><w:vanish w:val="0"/></w:r></w:p>',
     }
     (tmp_path / "plain").write_bytes(office_files.add_parts(MAKERS[kind](), shown))

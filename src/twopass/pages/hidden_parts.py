@@ -28,17 +28,20 @@ class _Mark:
     inside: str = ""
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     default: str = ""  # of an attribute that is missing
+    unless_target: str = "\0"  # how the file ends that the element inserts
 
     def fits(self, element: str, inside: Sequence[str], attributes: Attributes) -> bool:
         return (
             element == self.element
             and (not self.inside or self.inside in inside)
+            and not attributes.get("Target", "").lower().endswith(self.unless_target)
             and all(attributes.get(key, self.default) in values for key, values in self.values.items())
         )
 
 
 _NOTES = {"presentation:class": ("notes",), "presentation:placeholder": ("", "false")}
 _COLLAPSED = {"table:visibility": ("collapse", "filter")}
+_CHUNK = {"Type": ("http://schemas.openxmlformats.org/officeDocument/2006/relationships/aFChunk",)}
 _MARKS = {  # by the names of the parts that may have them
     r"xl/workbook\.xml": [_Mark("hidden sheets", "sheet", values={"state": ("hidden", "veryHidden")})],
     r"xl/worksheets/[^/]+\.xml": [
@@ -49,6 +52,9 @@ _MARKS = {  # by the names of the parts that may have them
     r"ppt/comments/.*\.xml": [_Mark(COMMENTS, "cm")],
     r"ppt/slides/[^/]+\.xml": [_Mark("hidden slides", "sld", values={"show": ("0", "false")})],
     r"ppt/notesSlides/[^/]+\.xml": [_Mark("speakers' notes", "r")],  # the number of their page is a `fld`
+    r"word/_rels/document\.xml\.rels": [
+        _Mark("inserted files", "Relationship", values=_CHUNK, unless_target=".docx")  # web pages, RTF
+    ],
     r"word/comments\.xml": [_Mark(COMMENTS, "comment")],
     r"word/(?:document\d*|footnotes|endnotes|header\d*|footer\d*)\.xml": [
         _Mark(DELETED, "delText"),
