@@ -29,6 +29,7 @@ from twopass.job import EntryPoint, Format, Job
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
+from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
 from twopass.steps import artefacts, report
 from twopass.telemetry.progress import Phase, Progress, Tracker
@@ -633,20 +634,26 @@ def read_manifest(output: Path) -> dict[str, Any]:
     return dict(json.loads(next(output.rglob("manifest.json")).read_text()))
 
 
-async def test_a_job_sent_again_after_its_deadline_reads_only_the_unread_pages(reader: Reader, tmp_path: Path) -> None:
+async def test_a_job_that_was_cut_off_and_is_sent_again_reads_the_unread_pages(reader: Reader, tmp_path: Path) -> None:
     """A document that was cut off has no manifest; the same job again reads the rest and finishes it."""
     (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(6))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     slow = ScriptedEngine(delay=lambda prompt: 60.0 if prompt.id.endswith(("5", "6")) else 0.0)
 
-    interrupted = await reader.run(engine=slow, deadline_s=3, **fields)
+    shutdown = Shutdown()
+
+    def stop(now: Progress) -> None:
+        if now.pages_done == 4:
+            shutdown.begin(0.0)
+
+    interrupted = await replace(reader, shutdown=shutdown).run(engine=slow, progress=Tracker(stop), **fields)
     manifests = list((tmp_path / "out").rglob("manifest.json"))
     second = ScriptedEngine()
     completed = await reader.run(engine=second, **fields)
 
     assert interrupted.status == "partial_success"
     assert interrupted.documents[0].pages == {"read": 4, "unread": 2}
-    assert {problem.code for problem in interrupted.problems} == {Code.DEADLINE}
+    assert {problem.code for problem in interrupted.problems} == {Code.SHUTDOWN}
     assert not manifests
     assert sorted(prompt_id[-1] for prompt_id in second.prompt_ids) == ["5", "6"]
     assert completed.status == "success"
