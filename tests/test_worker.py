@@ -12,6 +12,7 @@ import pytest
 
 from scripts.bench import harness, jobs, mix
 from scripts.bench.latency import HostEngine
+from tests.fakes.scripted import ScriptedEngine
 from twopass import pipeline
 from twopass.families import registry
 from twopass.job import EntryPoint, Job
@@ -76,7 +77,8 @@ def test_what_killed_processes_left_is_deleted_without_alarm(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "twopass-left.scratch").mkdir()
 
-    with open_worker(Settings(**SETTINGS | {"log_level": "INFO"})):
+    engine = ScriptedEngine("layout", lambda prompt: "")
+    with open_worker(Settings(**SETTINGS | {"log_level": "INFO"}), create_engine=lambda settings: engine):
         pass
 
     assert not (tmp_path / "twopass-left.scratch").exists()

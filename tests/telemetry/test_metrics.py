@@ -28,6 +28,7 @@ from structlog.testing import capture_logs
 
 from tests import ROOT
 from tests.fakes.reader import Reader
+from tests.fakes.scripted import ScriptedEngine
 from twopass.document import Canary, Problem, Severity, Status
 from twopass.engines import gpus
 from twopass.engines.cpu.engine import CpuEngine
@@ -360,7 +361,12 @@ async def test_log_lines_name_page_and_document(
 
 def test_the_health_command_reports_a_worker() -> None:
     """The command prints `ready` and exits with 0 for a live worker, and exits with 1 for a dead one or for none."""
-    with open_worker(Settings(page_workers=1)) as worker, serve(Metrics(), 0, worker.is_alive) as port:
+    engine = ScriptedEngine("layout", lambda prompt: "")
+    settings = Settings(page_workers=1)
+    with (
+        open_worker(settings, create_engine=lambda settings: engine) as worker,
+        serve(Metrics(), 0, worker.is_alive) as port,
+    ):
         ready = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)
     with serve(Metrics(), 0, lambda: False) as port:
         stuck = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)
