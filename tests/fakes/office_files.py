@@ -179,6 +179,27 @@ def make_odf(kind: str, body: str = "") -> bytes:
     return pack(parts)
 
 
+def make_macro(kind: str) -> bytes:
+    """An odt, or an ods with the same macro."""
+    if kind == "odt":
+        return MACRO.read_bytes()
+    cell = f"<table:table-cell><text:p>{SENTENCE}</text:p></table:table-cell>"
+    sheet = f"<table:table table:name='a'><table:table-row>{cell}</table:table-row></table:table>"
+    body = f"<office:body><office:spreadsheet>{sheet}</office:spreadsheet></office:body>"
+
+    def retype(text: str) -> str:
+        return text.replace("opendocument.text", "opendocument.spreadsheet")
+
+    return repack(
+        MACRO.read_bytes(),
+        {
+            "mimetype": retype,
+            "META-INF/manifest.xml": retype,
+            "content.xml": lambda text: re.sub("<office:body>.*</office:body>", body, text, flags=re.DOTALL),
+        },
+    )
+
+
 def make_epub(encrypted: bool = False, more: Mapping[str, str] = MappingProxyType({}), lacks: str = "") -> bytes:
     container = '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles><rootfile '
     page = f"<html xmlns='http://www.w3.org/1999/xhtml'><body><h1>One</h1><p>{SENTENCE}</p></body></html>"

@@ -178,8 +178,9 @@ async def test_nothing_that_a_file_links_to_is_loaded(
     assert SECRET not in words
 
 
+@pytest.mark.parametrize(("kind", "load_filter"), [("odt", "writer8"), ("ods", "calc8")])
 @pytest.mark.parametrize("allowed", [True, False])
-def test_macros_run_only_where_they_are_allowed(tmp_path: Path, allowed: bool) -> None:
+def test_macros_run_only_where_they_are_allowed(tmp_path: Path, allowed: bool, kind: str, load_filter: str) -> None:
     """The profile keeps a document's macro from running even in a window that is shown, whose events reach macros."""
     shutil.copytree(PROFILE, tmp_path / "profile" / "user")
     settings = tmp_path / "profile/user/registrymodifications.xcu"
@@ -191,13 +192,14 @@ def test_macros_run_only_where_they_are_allowed(tmp_path: Path, allowed: bool) -
     if allowed:
         settings.write_text(re.sub(r'(MacroSecurityLevel".*?<value>)3', r"\g<1>0", settings.read_text()))
     program = Path(shutil.which("soffice") or "").resolve().with_name("soffice.bin")
+    (tmp_path / f"file.{kind}").write_bytes(office_files.make_macro(kind))
     paths = {
-        "SOURCE": office_files.MACRO.as_uri(),
+        "SOURCE": (tmp_path / f"file.{kind}").as_uri(),
         "TARGET": (tmp_path / "file.pdf").as_uri(),
         "WITNESS": str(tmp_path / "witness"),
     }
     command = [program, f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}", "--headless", "--norestore"]
-    environment = {**os.environ, **paths, "LOAD_FILTER": "writer8", "SAL_USE_VCLPLUGIN": "svp", "HOME": str(tmp_path)}
+    environment = {**os.environ, **paths, "LOAD_FILTER": load_filter, "SAL_USE_VCLPLUGIN": "svp", "HOME": str(tmp_path)}
 
     for _ in range(2):  # the first start sets up the profile
         subprocess.run(
