@@ -44,13 +44,16 @@ _MARKUP = re.compile(r"[*_#\\]")
 
 @dataclass(frozen=True)
 class Row:
-    """How one reader read one scan. `order` is the share of the words found that are in their order."""
+    """How one reader read one scan, in shares: characters that are right, words found that are in order, and words
+    that are right, which `confidence` estimates. In scripts without spaces, words are letters.
+    """
 
     kind: str
     language: str
     reader: str
     characters: float
     order: float
+    words: float
     seconds: float
     confidence: float | None = None
 
@@ -119,8 +122,10 @@ def _score(scan: Scan, reader: str, texts: Iterable[str], seconds: float, confid
     characters = Indel.normalized_similarity("".join(read.split()), "".join(truth.split()))
     found, words = _split(scan, texts), _split(scan, scan.truth)
     common = (Counter(found) & Counter(words)).total()
-    order = LCSseq.similarity(found, words) / common if common else 0.0
-    return Row(scan.kind, scan.language.code, reader, characters, order, seconds, confidence)
+    in_order = LCSseq.similarity(found, words)
+    order = in_order / common if common else 0.0
+    share = in_order / len(found) if found else 0.0
+    return Row(scan.kind, scan.language.code, reader, characters, order, share, seconds, confidence)
 
 
 def _split(scan: Scan, texts: Iterable[str]) -> list[str]:
@@ -132,7 +137,7 @@ def _format(row: Row) -> str:
     confidence = "    " if row.confidence is None else f"{row.confidence:.2f}"
     return (
         f"{row.kind:22} {row.language} {row.reader:9} characters {row.characters:.3f} order {row.order:.3f} "
-        f"confidence {confidence} cpu {row.seconds:5.1f} s"
+        f"words {row.words:.3f} confidence {confidence} cpu {row.seconds:5.1f} s"
     )
 
 
@@ -144,7 +149,7 @@ def _summarise(rows: Sequence[Row]) -> None:
             f"{reader:9} {len(own)} scans: characters {mean(row.characters for row in own):.3f}, order of columns "
             f"{mean(columns or [0.0]):.3f}, {sum(row.seconds for row in own):.0f} s of processor time"
         )
-        judged = [(row.confidence, row.characters) for row in own if row.confidence is not None]
+        judged = [(row.confidence, row.words) for row in own if row.confidence is not None]
         if judged:
             print(f"{'':9} confidence is off by {mean(abs(one - other) for one, other in judged):.3f}")
 

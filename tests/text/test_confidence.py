@@ -17,6 +17,7 @@ from twopass.text.confidence import (
     Evidence,
     judge,
     judge_unknown_layer,
+    limit_by_script,
     measure_plausibility,
     weigh_plausibility,
 )
@@ -55,6 +56,18 @@ def test_odd_text_and_text_across_columns_are_never_almost_certain(sure: dict[st
 
     assert judge(Evidence(200, **sure))[0].score >= 0.98 > 0.9 >= odd.score
     assert confidence.score <= 0.5 and confidence.method is ConfidenceMethod.MIXED_ORDER and "uncertain" in flags
+
+
+@pytest.mark.parametrize(
+    ("text", "score"), [("Η στάθμη του νερού (DN 300) μετράται", 0.8), ("린다흐 정수장은 두 곳의 샘", 0.85)]
+)
+def test_ocr_of_greek_and_korean_is_never_sure(text: str, score: float) -> None:
+    """However sure it is, every fifth word of Greek scans is wrong; a text layer is not OCR."""
+    limit = limit_by_script(text)
+
+    assert judge(Evidence(200, recogniser=1.0, script_limit=limit))[0].score == score
+    assert judge(Evidence(200, agreement=1.0, script_limit=limit))[0].score >= 0.98
+    assert limit_by_script("the angle α of the weir, Уровень воды") == limit_by_script("") == 1
 
 
 @given(SHARES, SHARES)
