@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -442,6 +443,50 @@ def test_ragged_columns_of_long_words_are_read_in_turn(grid: Grid | None) -> Non
 
     assert [" ".join(word.text for word in part.words) for part in parts] == [" ".join(RAGGED)] * 2
     assert [part.label for part in parts] == ["text"] * 2
+
+
+HEBREW = (
+    "הוא הגיע. ההתייעצויות והממצאים יתפרסמו. לא היה כל מענה. ההתנגדויות התקבלו. זה לא היה להתייחסותם. "
+    "אז המהנדסים והממונים. כך לא היה הדבר לכאורה המתוכננת."
+)
+HANGUL = (
+    "린다흐정수장은 두곳의 샘물을 주민에게공급하고 있다.수위는 펌프가시작되기 전에 측정하고 다시한번 측정한다."
+    "어부들은 얼음창고가 닫는다고 불평하고 있다."
+)
+CHINESE = ("水泵启动之前测量水位，一小时之后", "测量结果。由议会审查", "渔民抱怨冰库", "自来水厂用两处泉水和深井") * 3
+
+
+@pytest.mark.parametrize(("text", "width"), [(HEBREW, 21), (HANGUL, 10)], ids=["hebrew", "korean"])
+def test_ragged_columns_without_small_letters_are_read_in_turn(text: str, width: int) -> None:
+    """The layout model takes them for tables, where no sentence ends inside a line; Hebrew lines end at the left."""
+    lines = tuple(textwrap.wrap(text, width))
+    gutter = Rect(106, 0, 124, 12.0 * len(lines))
+
+    def split(column: tuple[str, ...]) -> list[str]:
+        words = place_ragged(column, column)
+        if text == HEBREW:
+            words = [replace(w, box=w.box._replace(x0=230 - w.box.x1, x1=230 - w.box.x0)) for w in words]
+        table = Region("table", Rect(0, 0, 230, 200), tuple(words), Grid((), ()))
+        parts = reading_order.split_at_gutters([table], [gutter])
+        return [" ".join(word.text for word in part.words) for part in parts]
+
+    assert split(lines) == [" ".join(lines)] * 2
+    assert len(split(tuple(line.replace(".", "") for line in lines))) == 1
+
+
+def test_short_lines_of_chinese_are_no_columns() -> None:
+    """A line of Chinese is broken where the column ends, so one with room for more characters ends there."""
+    region = Region("text", Rect(0, 0, 230, 150), tuple(place_ragged(CHINESE, CHINESE[::-1])))
+
+    assert reading_order.split_at_gutters([region], [Rect(106, 0, 124, 150)]) == [region]
+
+
+def test_strokes_of_letters_are_no_rules_of_a_table() -> None:
+    """Long strokes of Arabic letters are seen as rules; columns that the layout model takes for a table are text."""
+    strokes = tuple(Rect(x, 12.0 * row, x + 22, 12.0 * row) for row in range(9) for x in (5.0, 130.0))
+    table = Region("table", Rect(0, 0, 230, 106), tuple(place_ragged(RAGGED, RAGGED)), Grid((), (), strokes))
+
+    assert [part.label for part in reading_order.split_at_gutters([table], [Rect(106, 0, 124, 106)])] == ["text"] * 2
 
 
 def test_lines_across_columns_are_cut_between_words() -> None:

@@ -7,6 +7,7 @@ drop cap, a bracket or a large word beside several lines belongs to none of them
 
 from __future__ import annotations
 
+import re
 import statistics
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -521,7 +522,15 @@ FILLED, MIN_FILLED = 0.85, 0.6  # of a column's width that a line of running tex
 # Of a column's lines, those that end where the next word has no room, and those that begin with a small letter. Running
 # text has 0.95 and 0.33 or more, ragged or not, with paragraphs 0.74 and 0.41; cells of several lines have 0.6 at most.
 MIN_WRAPPED, MIN_CONTINUED = 0.7, 0.3
+MIN_CASELESS, MIN_INNER_ENDS = (
+    0.8,
+    0.1,
+)  # of the lines: begin with a letter that has no case, have a sentence's end inside
+_BREAKS_ANYWHERE = re.compile(f"[{prose.HAN}{prose.KANA}]")
+_WIDE = re.compile(f"[{prose.HAN}{prose.KANA}{prose.HANGUL}]")  # says as much as two Latin letters
+_INNER_END = re.compile(r"[^\W\d_][.!?。！？؟।][^\W\d_]")
 MIN_WRAPPED_LINES = 8  # of such a column: fewer may be two cells
+MIN_RULE = 3.0  # times the height of words: strokes of Arabic letters, which are also seen as rules, are shorter
 BLANK = 0.35  # of a line's height, between two words
 
 
@@ -573,7 +582,10 @@ def _find_own(region: Region, gutters: Sequence[Rect]) -> list[Rect]:
 
 def _release_columns(region: Region, gutters: Sequence[Rect]) -> Region:
     """The region, as text if it is a table without rules and shades in which every gutter separates running text."""
-    if region.grid is None or region.grid.rules or region.grid.shades:
+    if region.grid is None or region.grid.shades or not region.words:
+        return region
+    least = MIN_RULE * statistics.median(word.box.height for word in region.words)
+    if any(max(rule.width, rule.height) >= least for rule in region.grid.rules):
         return region
     fragments = _make_fragments(region.words)
     own = [gutter for gutter in _find_own(region, gutters) if gutter.height > 0]
@@ -620,19 +632,19 @@ def _is_wrapped(column: Sequence[_Fragment], min_lines: int) -> bool:
     if len(column) < min_lines:
         return False
     lines = sorted(column, key=lambda fragment: fragment.box.centre[1])
-    right = max(line.box.x1 for line in lines)
+    box = enclose([line.box for line in lines])
+    is_rtl = bidi.is_rtl([word for line in lines for word in line.words])
     pairs = list(pairwise(lines))
-    wrapped = sum(
-        line.text.endswith("-") or line.box.x1 + BLANK * line.box.height + following.words[0].box.width > right
-        for line, following in pairs
-    )
-    continued = sum(following.text[:1].islower() for _, following in pairs)
-    letters = statistics.median(len(line.text) for line in lines)
-    return (
-        letters >= MIN_COLUMN_LETTERS
-        and wrapped >= MIN_WRAPPED * len(pairs)
-        and continued >= MIN_CONTINUED * len(pairs)
-    )
+    wrapped = sum(line.text.endswith("-") or _fills_line(line, following, box, is_rtl) for line, following in pairs)
+    return wrapped >= MIN_WRAPPED * len(pairs) and _goes_on([line.text for line in lines])
+
+
+def _fills_line(line: _Fragment, following: _Fragment, column: Rect, is_rtl: bool) -> bool:
+    """Whether the first word of the following line has no room behind this one; Chinese is broken at any character."""
+    first = (max if is_rtl else min)(following.words, key=lambda word: word.box.x0)
+    width = line.box.height if _BREAKS_ANYWHERE.match(first.text) else first.box.width
+    room = line.box.x0 - column.x0 if is_rtl else column.x1 - line.box.x1
+    return room < BLANK * line.box.height + width
 
 
 def _fills_column(part: Sequence[_Fragment]) -> bool:
@@ -669,8 +681,16 @@ def _run_across(rows: Sequence[Row], gutter: Rect) -> bool:
 
 
 def _goes_on(lines: Sequence[str]) -> bool:
-    continued = sum(line[:1].islower() for line in lines[1:])
-    return statistics.median(map(len, lines)) >= MIN_COLUMN_LETTERS and continued >= MIN_CONTINUED * len(lines[1:])
+    """Whether sentences go on from line to line: with small letters or, without these, as others end inside."""
+    if statistics.median(len(line) + len(_WIDE.findall(line)) for line in lines) < MIN_COLUMN_LETTERS:
+        return False
+    starts = [line[:1] for line in lines[1:]]
+    if sum(map(str.islower, starts)) >= MIN_CONTINUED * len(starts):
+        return True
+    is_caseless = sum(start.isalpha() and start.lower() == start.upper() for start in starts) >= MIN_CASELESS * len(
+        starts
+    )
+    return is_caseless and sum(bool(_INNER_END.search(line)) for line in lines) >= MIN_INNER_ENDS * len(lines)
 
 
 def _interrupts(region: Region, rows: Sequence[Row], gutters: Sequence[Rect]) -> bool:
