@@ -453,10 +453,16 @@ HANGUL = (
     "린다흐정수장은 두곳의 샘물을 주민에게공급하고 있다.수위는 펌프가시작되기 전에 측정하고 다시한번 측정한다."
     "어부들은 얼음창고가 닫는다고 불평하고 있다."
 )
+HINDI = (
+    "जल विभाग नगरके निवासियोंको पानीदेता है।परिषद हर वसंतमें मापके परिणामदेखती है।मछुआरे शिकायतकरते हैंकि "
+    "गोदामदोपहरमें बंद होजाता है।पानीका स्तर घंटेकेबाद मापाजाता है।"
+)
 CHINESE = ("水泵启动之前测量水位，一小时之后", "测量结果。由议会审查", "渔民抱怨冰库", "自来水厂用两处泉水和深井") * 3
 
 
-@pytest.mark.parametrize(("text", "width"), [(HEBREW, 21), (HANGUL, 10)], ids=["hebrew", "korean"])
+@pytest.mark.parametrize(
+    ("text", "width"), [(HEBREW, 21), (HANGUL, 10), (HINDI, 21)], ids=["hebrew", "korean", "hindi"]
+)
 def test_ragged_columns_without_small_letters_are_read_in_turn(text: str, width: int) -> None:
     """The layout model takes them for tables, where no sentence ends inside a line; Hebrew lines end at the left."""
     lines = tuple(textwrap.wrap(text, width))
@@ -471,7 +477,7 @@ def test_ragged_columns_without_small_letters_are_read_in_turn(text: str, width:
         return [" ".join(word.text for word in part.words) for part in parts]
 
     assert split(lines) == [" ".join(lines)] * 2
-    assert len(split(tuple(line.replace(".", "") for line in lines))) == 1
+    assert len(split(tuple(line.translate({ord("."): None, ord("।"): None}) for line in lines))) == 1
 
 
 def test_short_lines_of_chinese_are_no_columns() -> None:

@@ -522,13 +522,11 @@ FILLED, MIN_FILLED = 0.85, 0.6  # of a column's width that a line of running tex
 # Of a column's lines, those that end where the next word has no room, and those that begin with a small letter. Running
 # text has 0.95 and 0.33 or more, ragged or not, with paragraphs 0.74 and 0.41; cells of several lines have 0.6 at most.
 MIN_WRAPPED, MIN_CONTINUED = 0.7, 0.3
-MIN_CASELESS, MIN_INNER_ENDS = (
-    0.8,
-    0.1,
-)  # of the lines: begin with a letter that has no case, have a sentence's end inside
+# In scripts without small letters: lines that begin with a letter, and those in which a sentence ends.
+MIN_CASELESS, MIN_INNER_ENDS = 0.8, 0.05
 _BREAKS_ANYWHERE = re.compile(f"[{prose.HAN}{prose.KANA}]")
 _WIDE = re.compile(f"[{prose.HAN}{prose.KANA}{prose.HANGUL}]")  # says as much as two Latin letters
-_INNER_END = re.compile(r"[^\W\d_][.!?。！？؟।][^\W\d_]")
+_INNER_END = re.compile(r"[^\s\d][.!?。！？؟।][^\W\d_]")
 MIN_WRAPPED_LINES = 8  # of such a column: fewer may be two cells
 MIN_RULE = 3.0  # times the height of words: strokes of Arabic letters, which are also seen as rules, are shorter
 BLANK = 0.35  # of a line's height, between two words
@@ -687,10 +685,10 @@ def _goes_on(lines: Sequence[str]) -> bool:
     starts = [line[:1] for line in lines[1:]]
     if sum(map(str.islower, starts)) >= MIN_CONTINUED * len(starts):
         return True
-    is_caseless = sum(start.isalpha() and start.lower() == start.upper() for start in starts) >= MIN_CASELESS * len(
-        starts
-    )
-    return is_caseless and sum(bool(_INNER_END.search(line)) for line in lines) >= MIN_INNER_ENDS * len(lines)
+    caseless = sum(start.isalpha() and start.lower() == start.upper() for start in starts)
+    inner_ends = sum(bool(_INNER_END.search(line)) for line in lines)
+    has_ends = inner_ends >= MIN_INNER_ENDS * len(lines) or len(lines) < MIN_WRAPPED_LINES
+    return caseless >= MIN_CASELESS * len(starts) and has_ends
 
 
 def _interrupts(region: Region, rows: Sequence[Row], gutters: Sequence[Rect]) -> bool:
