@@ -13,6 +13,7 @@ from typing import Any
 import markdown_it
 import pytest
 from docling_core.transforms.chunker import HierarchicalChunker
+from filelock import FileLock
 
 from tests import ROOT
 from twopass import pipeline
@@ -46,8 +47,20 @@ class ReadSample:
 
 
 @pytest.fixture(scope="session")
-async def sample(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: pytest.TempPathFactory) -> ReadSample:
-    output = tmp_path_factory.mktemp("sample")
+async def sample(
+    page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: pytest.TempPathFactory, testrun_uid: str
+) -> ReadSample:
+    """Read once, by the first of the processes that run the tests."""
+    output = tmp_path_factory.getbasetemp().parent / f"sample-{testrun_uid}"
+    with FileLock(f"{output}.lock"):
+        if not output.exists():
+            await read_sample(page_pool, buffers, output)
+    (folder,) = output.glob("sample-*")
+    document = docjson.loads((folder / "document.json").read_bytes())
+    return ReadSample(folder, document, (folder / "document.md").read_text())
+
+
+async def read_sample(page_pool: PagePool, buffers: PixelBufferPool, output: Path) -> None:
     engine = CpuEngine(2)
     await engine.open(page_pool)
     loop = asyncio.get_running_loop()
@@ -55,10 +68,7 @@ async def sample(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory
     job = Job.parse(
         {"input": {"source": str(SAMPLES / "sample.pdf"), "output": str(output)}}, worker.settings, EntryPoint.LOCAL
     )
-    result = await pipeline.run(job, worker, Tracker())
-    folder = output / str(result.documents[0].id)
-    document = docjson.loads((folder / "document.json").read_bytes())
-    return ReadSample(folder, document, (folder / "document.md").read_text())
+    await pipeline.run(job, worker, Tracker())
 
 
 def split_words(text: str) -> list[str]:
