@@ -108,7 +108,7 @@ def test_only_what_is_not_finished_is_read(folder: Path) -> None:
     ran = read(folder, "-v")
 
     assert "worker ready" in ran.stderr
-    assert "3 read, 0 in part, 0 failed: 3 pages (2 of them stored before)" in ran.stdout
+    assert "3 read, 0 in part, 0 failed; 3 pages (2 of them stored before)" in ran.stdout
     assert load_summary(folder)["success"] == 3
 
 
@@ -244,7 +244,7 @@ def test_json_is_one_object_a_document(folder: Path) -> None:
     assert rows["inbox/bad.pdf"]["problems"][0]["code"] == "DAMAGED"
     assert rows["inbox/bad.pdf"]["error"].startswith("DAMAGED: ")
     assert (folder / rows["inbox/one.pdf"]["folder"] / "document.md").is_file()
-    assert ran.stderr.splitlines()[-1].startswith("2 read, 0 in part, 1 failed: ")
+    assert ran.stderr.splitlines()[-1].startswith("files: 2 read, 0 in part, 1 failed; ")
 
 
 def test_documents_are_read_to_the_end_if_nobody_reads_the_objects(folder: Path) -> None:
@@ -500,7 +500,7 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
     (row,) = (row for row in summary["results"] if row["status"] == "unread")
     assert row["pages"] == {"read": stored - 2, "unread": 302 - stored}
     assert (summary["pages"], summary["pages_read_now"]) == (stored, stored)
-    assert f"2 read, 0 in part, 1 failed, 1 unread: {stored} pages; " in printed
+    assert f"2 read, 0 in part, 1 failed, 1 unread; {stored} pages; " in printed
     assert "Traceback" not in errors
 
 

@@ -62,7 +62,7 @@ def test_a_terminal_shows_one_bar_for_a_folder(folder: Path) -> None:
     assert code == 1 and "\x1b[" in written
     assert bars and all(re.match(r"inbox .* [0-2]/3 files, [0-3] pages(, writing \d/\d)? ", bar) for bar in bars)
     assert [text.count(f"inbox/{name}.pdf") for name in ("one", "two")] == [1, 1]
-    assert "2 read, 0 in part, 1 failed: 3 pages; total " in text
+    assert "2 read, 0 in part, 1 failed; 3 pages; total " in text
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")  # the cursor is visible again
 
 
@@ -134,7 +134,7 @@ def test_quiet_shows_errors_and_the_summary(folder: Path, options: tuple[str, ..
 
     (line,) = ran.stderr.splitlines()
     assert line.startswith("failure: inbox/bad.pdf (SOURCE_UNSUPPORTED: ")
-    assert ran.stdout.startswith("2 read, 0 in part, 1 failed: ")
+    assert ran.stdout.startswith("files: 2 read, 0 in part, 1 failed; ")
 
 
 PRINT_AROUND = """
