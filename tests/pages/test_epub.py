@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 
 import pymupdf
@@ -96,3 +97,24 @@ def test_a_chapter_nested_too_deep_is_refused(tmp_path: Path, body: str) -> None
     with pytest.raises(SourceError, match="deep in each other") as caught:
         convert(tmp_path, body)
     assert caught.value.code is Code.SOURCE_TOO_LARGE
+
+
+ARABIC = "تقوم محطة المياه بتزويد السكان بالمياه من نبعين وبئر واحدة عميقة"
+THAI = "สถานีประปาส่งน้ำให้ประชาชนจากน้ำพุสองแห่ง"
+
+
+@pytest.mark.parametrize("text", [ARABIC, THAI])
+def test_books_in_any_script_have_their_letters(tmp_path: Path, text: str) -> None:
+    """Fonts have no names for glyphs that letters have only inside words; the book has the letters."""
+    found = convert(tmp_path, f"<p>{text}</p>", f"<p>{text}</p>")
+
+    assert unicodedata.normalize("NFKC", found).split() == unicodedata.normalize("NFKC", f"{text} {text}").split()
+
+
+def test_a_glyph_that_shows_different_letters_has_no_name(tmp_path: Path) -> None:
+    """In a syllable of Hindi, a glyph may be a part of another vowel: it stays unknown, and is no wrong letter."""
+    convert(tmp_path, "<p>परिषद झरनों</p>")
+
+    with pymupdf.open(tmp_path / "book.pdf") as pdf:
+        text = pdf[0].get_text(flags=0)
+    assert "परिषद" in text and "झरना\ufffd" in text

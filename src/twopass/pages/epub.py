@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from twopass.errors import Code, SourceError
-from twopass.pages import lost_words, office_package
+from twopass.pages import glyph_names, lost_words, office_package
 from twopass.pages.source_files import SAVE_AGAIN, empty_mupdf_store, translate_pdf_errors
 
 _PAGE = (420.0, 595.0)  # points: A5, on which a line has about 70 characters
@@ -51,7 +51,7 @@ class _Print:
 
 def describe_converter() -> str:
     """What decides how a book's pages look."""
-    return f"MuPDF {version('pymupdf')}, layout 3"
+    return f"MuPDF {version('pymupdf')}, layout 4"
 
 
 def convert(source: str, target: str) -> tuple[str, ...]:
@@ -127,7 +127,9 @@ def _widen(book: Any, right: float) -> None:
 def _print(book: Any) -> _Print:
     import pymupdf
 
-    return _Print(pymupdf.open("pdf", book.convert_to_pdf()), book.get_toc(), _find_starts(book))
+    pdf = pymupdf.open("pdf", book.convert_to_pdf())
+    glyph_names.add(book, pdf)
+    return _Print(pdf, book.get_toc(), _find_starts(book))
 
 
 def _join(prints: Sequence[_Print], wide: Set[int]) -> Any:
