@@ -34,7 +34,6 @@ def test_the_direction_is_that_of_most_letters(text: str, expected: bool) -> Non
         ("\ufefb", "لا"),  # the ligature of both
         ("\ufb01nd", "find"),
         ("\ufb2a", "ש\u05c1"),
-        ("น\u0e49\u0e4d\u0e32", "น\u0e49\u0e33"),
         ("\ufe76", "\u064e"),  # an isolated vowel sign, without the space of its NFKC form
         ("\ufdfa ² ﬩", "\ufdfa ² ﬩"),  # the sign of a phrase, a superscript and a plus are not forms of letters
     ],

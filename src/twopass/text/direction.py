@@ -8,10 +8,8 @@ from typing import Literal
 
 _RTL_CLASSES = frozenset({"R", "AL"})  # Unicode's bidirectional classes of Hebrew and of Arabic letters
 _RTL_WEIGHT = 2  # Hebrew and Arabic write few vowels, and Latin names among them are long
-# Forms of letters in a word and ligatures of Arabic, the letters of Hebrew with points, f-ligatures of Latin, and the
-# two halves of a vowel of Thai and Lao.
-_HALVES = {"\u0e4d\u0e32": "\u0e33", "\u0ecd\u0eb2": "\u0eb3"}
-_FORMS = re.compile("\u0e4d\u0e32|\u0ecd\u0eb2|[\ufb00-\ufb06\ufb1d-\ufb28\ufb2a-\ufb4f\ufb50-\ufdf9\ufe70-\ufefc]")
+# Forms of letters in a word and ligatures of Arabic, the letters of Hebrew with points, and f-ligatures of Latin.
+_FORMS = re.compile("[\ufb00-\ufb06\ufb1d-\ufb28\ufb2a-\ufb4f\ufb50-\ufdf9\ufe70-\ufefc]")
 
 
 def is_rtl_letter(letter: str) -> bool:
@@ -49,4 +47,4 @@ def replace_forms(text: str) -> str:
 
 def _replace_form(found: re.Match[str]) -> str:
     # The isolated form of an Arabic vowel sign is a space and the sign in NFKC; the space would split the word.
-    return _HALVES.get(found[0]) or unicodedata.normalize("NFKC", found[0]).replace(" ", "")
+    return unicodedata.normalize("NFKC", found[0]).replace(" ", "")
