@@ -41,7 +41,7 @@ from twopass.pages.strips import Array
 from twopass.pages.text_layer import TextLayer
 from twopass.steps.page_context import PageContext
 from twopass.text import prose
-from twopass.text.confidence import Evidence, judge, judge_unknown_layer, limit_by_script
+from twopass.text.confidence import judge_ocr, judge_unknown_layer
 
 MAX_READ = 8  # lines of a page, those of the layer first, then the widest: each takes RapidOCR about 20 ms
 MAX_TEXT = 120  # the same on a page of which most of the first MAX_READ are missed text
@@ -199,9 +199,7 @@ def _build_element(lines: Sequence[MissedLine], element_id: str, page: int) -> E
 def _judge(text: str, scores: Sequence[float]) -> tuple[Confidence | None, tuple[Flag, ...]]:
     if not text:
         return None, ()
-    if not scores:
-        return judge_unknown_layer(text)
-    return judge(Evidence(length=len(text), recogniser=min(scores), script_limit=limit_by_script(text)))
+    return judge_ocr(text, min(scores)) if scores else judge_unknown_layer(text)
 
 
 def _find_place(element: Element, boxes: Sequence[tuple[int, Box]], end: int) -> int:

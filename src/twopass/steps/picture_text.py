@@ -16,7 +16,7 @@ from twopass.pages.shared_pixels import Pixels
 from twopass.steps import missed_text
 from twopass.steps.page_context import PageContext
 from twopass.text import hyphenation, prose
-from twopass.text.confidence import Evidence, judge, limit_by_script
+from twopass.text.confidence import judge_ocr
 
 MAX_LINES = 40  # of a page: each takes RapidOCR about 20 ms
 MIN_SIDE = 16  # pixels of a picture: a smaller one is a bullet or an icon
@@ -69,9 +69,7 @@ def _write_layer(element: Element, words: str) -> Element:
 
 
 def _write_ocr(element: Element, found: PictureText) -> Element:
-    confidence, doubts = judge(
-        Evidence(length=len(found.text), recogniser=found.score, script_limit=limit_by_script(found.text))
-    )
+    confidence, doubts = judge_ocr(found.text, found.score)
     written = _write(element, found.text).with_flags(Flag.IMAGE_TEXT, *doubts)
     return written if element.confidence else written.model_copy(update={"confidence": confidence})
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from twopass.document import Confidence, ConfidenceMethod, Flag
+from twopass.text import prose
 
 # ---- plausibility ----
 
@@ -211,7 +212,7 @@ _ODD = 0.9  # the same, of text that looks odd: it may be in a language that is 
 # Clean Greek scans have 0.66 to 0.92, mostly for accents, Korean ones 0.78 to 0.91, mostly for spaces.
 _LIMITS = (
     (re.compile("[\u0370-\u03ff\u1f00-\u1fff]"), 0.8),
-    (re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]"), 0.85),
+    (re.compile(f"[{prose.HANGUL}]"), 0.85),
 )
 
 # Shares of plausible words: below the first, text is noise, below the second, it looks odd. Clean pages have 0.75-1.00.
@@ -294,6 +295,11 @@ def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
         score, method = _MIXED_ORDER, ConfidenceMethod.MIXED_ORDER
     flags = (*flags, Flag.UNCERTAIN) if score < UNCERTAIN_BELOW else flags
     return Confidence(score=round(score, 4), method=method), flags
+
+
+def judge_ocr(text: str, score: float) -> tuple[Confidence, tuple[Flag, ...]]:
+    """The same for text of which only the recogniser's score is known."""
+    return judge(Evidence(length=len(text), recogniser=score, script_limit=limit_by_script(text)))
 
 
 def judge_unknown_layer(text: str) -> tuple[Confidence, tuple[Flag, ...]]:
