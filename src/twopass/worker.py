@@ -31,7 +31,7 @@ from twopass.families.interface import Family, FamilyOptions
 from twopass.models import resolve_structure
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import confinement, gc_tuning, loop_thread, scratch, vendor_reports
-from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_pool import IMPORT_MUPDF, PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
@@ -53,12 +53,11 @@ _MIN_BUFFER_BYTES = 2 << 30  # with few slots: room for a few very large pages
 _MAX_DESCRIPTORS = 1 << 16  # the pixel buffers need 1,400 at 512 sequences; many systems start with 1,024
 
 # What page workers import before their first call, so that the first pages of a job need not wait for it: modules, or
-# functions as `module:function`. Importing PyMuPDF loads its layout model, too, which only the cpu engine uses.
-_MUPDF = "twopass.pages.source_files:import_mupdf"
+# functions as `module:function`.
 _ENGINE_PRELOADS: Mapping[str, tuple[str, ...]] = {
     "cpu": ("twopass.engines.cpu.layout_regions:load_layout_model", "twopass.engines.cpu.page"),
-    "openai": (_MUPDF, "twopass.engines.openai.request"),
-    "vllm": (_MUPDF, "twopass.engines.vllm.images"),
+    "openai": (IMPORT_MUPDF, "twopass.engines.openai.request"),
+    "vllm": (IMPORT_MUPDF, "twopass.engines.vllm.images"),
 }
 _FETCHING = ("twopass.steps.fetch", "twopass.steps.render", "PIL.ImageOps", "encodings.raw_unicode_escape")
 _READING = (
@@ -186,7 +185,7 @@ def list_preloads(engine_kind: str, family: Family) -> tuple[str, ...]:
 
     The first one is loaded before any call.
     """
-    engine = _ENGINE_PRELOADS.get(engine_kind, (_MUPDF,))
+    engine = _ENGINE_PRELOADS.get(engine_kind, (IMPORT_MUPDF,))
     return (engine[0], *_FETCHING, *engine[1:], type(family).__module__, *_READING)
 
 

@@ -46,6 +46,8 @@ _CHILD_ENVIRONMENT = {
 }
 # The only variables that every child inherits: it must not see the credentials of stores and engines.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
+# A name to preload. `import pymupdf` would load PyMuPDF's layout model, too, which only the cpu engine uses.
+IMPORT_MUPDF = "twopass.pages.source_files:import_mupdf"
 _MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
 _NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
 _START_TIMEOUT_S = 60.0
@@ -178,7 +180,7 @@ class PagePool:
         calls: int = _MAX_CALLS,
         slow_call_s: float = _SLOW_CALL_S,
         more_inherited: Sequence[str] = (),
-        preload: Sequence[str] = (),
+        preload: Sequence[str] = (IMPORT_MUPDF,),
     ) -> None:
         self.count = count
         self._preload = preload
@@ -203,7 +205,7 @@ class PagePool:
         first, *others = self._buffers
         return PagePool(
             count, first, timeout_s, self._start_timeout_s, others, memory_bytes, _NEVER_REPLACED,
-            slow_call_s=timeout_s, more_inherited=more_inherited,
+            slow_call_s=timeout_s, more_inherited=more_inherited, preload=(),
         )  # fmt: skip
 
     async def open(self) -> None:
