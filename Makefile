@@ -11,6 +11,8 @@ FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
+unexport PYTHONDONTWRITEBYTECODE # where it is set, every process of every suite would compile all modules anew
+
 .PHONY: demo gpu test test-browser test-sdk2 test-rag test-cluster test-scans test-vllm test-families test-processes test-server test-install test-chaos chaos check bench sample pictures docs site image audit pins doors clean
 
 demo: $(VENV)/run

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import ROOT
 from tests.fakes import s3
+from twopass.pages import source_files
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 
@@ -21,7 +22,11 @@ KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
 
 
 def pytest_configure() -> None:
-    """Hypothesis must not fail a test because the machine is busy, and tries other examples in each run."""
+    """Hypothesis must not fail a test because the machine is busy, and tries other examples in each run.
+
+    The layout model is loaded by the tests that use it, and not by each process that collects tests.
+    """
+    source_files.import_mupdf()
     health = [HealthCheck.too_slow]
     settings.register_profile("no_deadline", deadline=None, max_examples=50, suppress_health_check=health)
     settings.load_profile("no_deadline")
