@@ -28,7 +28,7 @@ from twopass.acceptance import run
 from twopass.acceptance.run import Plan
 from twopass.detection.region import Detection, make_region, to_json
 from twopass.document import Canary
-from twopass.engines import accepted
+from twopass.engines import accepted, factory
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
@@ -69,14 +69,15 @@ def make_settings(server: OpenAIServer, **fields: Any) -> Settings:
     )
 
 
-async def run_canary(server: OpenAIServer, **fields: Any) -> Canary | None:
-    """The result for a worker that opens in another thread, because the server runs on this event loop."""
-
-    def open_and_check() -> Canary | None:
-        with open_worker(make_settings(server, **fields)) as worker:
-            return worker.canary
-
-    return await asyncio.to_thread(open_and_check)
+async def run_canary(server: OpenAIServer, page_pool: PagePool, **fields: Any) -> Canary | None:
+    """The result for an engine that asks the server."""
+    settings = make_settings(server, **fields)
+    engine = factory.create_engine(settings)
+    await engine.open(page_pool)
+    try:
+        return await canary.check(engine, registry.get_family(engine.family), page_pool, settings)
+    finally:
+        await engine.close()
 
 
 draw_page = cache(canary_images.draw_page)
@@ -260,7 +261,12 @@ def test_an_answer_that_repeats_the_line_shows_that_the_ban_does_not_act(
 
 async def test_a_model_that_reads_the_images_passes(server: OpenAIServer) -> None:
     """It is asked about all three at once, before any job, with its family's own prompts and the strict ban."""
-    assert await run_canary(server) is Canary.PASSED
+
+    def open_and_check() -> Canary | None:
+        with open_worker(make_settings(server)) as worker:
+            return worker.canary
+
+    assert await asyncio.to_thread(open_and_check) is Canary.PASSED  # in a thread: the server runs on this event loop
 
     prompts = [request["messages"][0]["content"][1]["text"] for request in server.requests]
     assert Counter(prompts) == {PROMPTS["free"]: 2, PROMPTS["document"]: 1}
@@ -270,7 +276,7 @@ async def test_a_model_that_reads_the_images_passes(server: OpenAIServer) -> Non
     assert bans == {(30, 90): 2, (CanaryQuestion.ngram, canary.BAN_WINDOW): 1}
 
 
-async def test_a_server_that_ignores_the_ban_stops_the_worker(server: OpenAIServer) -> None:
+async def test_a_server_that_ignores_the_ban_stops_the_worker(server: OpenAIServer, page_pool: PagePool) -> None:
     """The error says what to do; vLLM ignores the parameters without a word if it has no processor for them."""
 
     def answer_without_ban(request: dict[str, Any]) -> str:
@@ -280,17 +286,17 @@ async def test_a_server_that_ignores_the_ban_stops_the_worker(server: OpenAIServ
     server.answer = answer_without_ban
 
     with pytest.raises(EngineError, match="CANARY: the n-gram ban does not act.*--logits-processors.*OPENAI_PLAIN"):
-        await run_canary(server)
+        await run_canary(server, page_pool)
 
 
-async def test_a_server_without_a_ban_is_not_tested_for_it(server: OpenAIServer) -> None:
+async def test_a_server_without_a_ban_is_not_tested_for_it(server: OpenAIServer, page_pool: PagePool) -> None:
     """OPENAI_PLAIN sends no ban, so that nothing about it can be asked."""
-    assert await run_canary(server, openai_plain=True) is Canary.PASSED
+    assert await run_canary(server, page_pool, openai_plain=True) is Canary.PASSED
 
     assert len(server.requests) == 2
 
 
-async def test_a_model_that_reads_text_but_no_page_stops_the_worker(server: OpenAIServer) -> None:
+async def test_a_model_that_reads_text_but_no_page_stops_the_worker(server: OpenAIServer, page_pool: PagePool) -> None:
     """The page's boxes are wrong, everything else is right."""
 
     def answer_with_wrong_boxes(request: dict[str, Any]) -> str:
@@ -300,31 +306,33 @@ async def test_a_model_that_reads_text_but_no_page_stops_the_worker(server: Open
     server.answer = answer_with_wrong_boxes
 
     with pytest.raises(EngineError, match="CANARY: 'The granite towpath' is at .* the model answered"):
-        await run_canary(server)
+        await run_canary(server, page_pool)
 
 
-async def test_a_wrong_answer_stops_the_worker(server: OpenAIServer) -> None:
+async def test_a_wrong_answer_stops_the_worker(server: OpenAIServer, page_pool: PagePool) -> None:
     """The error has its code, the model's answer, and advice."""
     server.answer = NONSENSE
 
     with pytest.raises(EngineError, match="CANARY: .*the model answered 'the the harbour.*Random weights") as caught:
-        await run_canary(server)
+        await run_canary(server, page_pool)
     assert caught.value.code is Code.CANARY
 
 
-async def test_a_model_that_nobody_has_accepted_is_not_refused(server: OpenAIServer, tmp_path: Path) -> None:
+async def test_a_model_that_nobody_has_accepted_is_not_refused(
+    server: OpenAIServer, page_pool: PagePool, tmp_path: Path
+) -> None:
     """The worker serves and its log has the reason; once `twopass accept` has passed, such a worker does not serve."""
     server.answer = NONSENSE
     settings = make_settings(server, canary=True, engine_cache=str(tmp_path))
     with capture_logs() as logs:
-        before = await run_canary(server, canary=True, engine_cache=str(tmp_path))
+        before = await run_canary(server, page_pool, canary=True, engine_cache=str(tmp_path))
 
     accepted.record(settings)
 
     assert before is Canary.MISREAD
     assert [log["reason"] for log in logs if log["event"] == "canary misread"][0].startswith("the text image says")
     with pytest.raises(EngineError, match="CANARY: the text image says"):
-        await run_canary(server, canary=True, engine_cache=str(tmp_path))
+        await run_canary(server, page_pool, canary=True, engine_cache=str(tmp_path))
 
 
 async def test_twopass_accept_records_that_it_has_passed(server: OpenAIServer, tmp_path: Path) -> None:
@@ -343,19 +351,19 @@ async def test_twopass_accept_records_that_it_has_passed(server: OpenAIServer, t
     assert lines == [f"recorded in {accepted.find(settings)}; {NOW_REFUSED}"]
 
 
-async def test_an_answer_that_takes_too_long_stops_the_worker(server: OpenAIServer) -> None:
+async def test_an_answer_that_takes_too_long_stops_the_worker(server: OpenAIServer, page_pool: PagePool) -> None:
     """A GPU that hangs makes the start fail after the timeout."""
     server.script = [never_answer] * 3
 
     with pytest.raises(EngineError, match=r"CANARY: no answer to the test images within 0.5 s.*CANARY_TIMEOUT_S"):
-        await run_canary(server, canary_timeout_s=0.5)
+        await run_canary(server, page_pool, canary_timeout_s=0.5)
 
 
-async def test_a_setting_turns_the_canary_off(server: OpenAIServer) -> None:
+async def test_a_setting_turns_the_canary_off(server: OpenAIServer, page_pool: PagePool) -> None:
     """The model is not asked, and the worker records that the canary is off."""
     server.answer = NONSENSE
 
-    assert await run_canary(server, canary=False) is Canary.OFF
+    assert await run_canary(server, page_pool, canary=False) is Canary.OFF
     assert not server.requests
 
 
