@@ -13,7 +13,9 @@ import pymupdf
 import pytest
 from PIL import Image, ImageDraw
 
+from tests.fakes import answers
 from tests.fakes.reader import Reader
+from tests.fakes.scripted import ScriptedEngine
 from twopass.document import State, Status
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code
@@ -23,6 +25,8 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
+
+GOOD_ANSWER = answers.block("text", f"{LINE} Page 0. " * 4, (110, 80, 850, 180))
 
 
 @pytest.fixture
@@ -129,7 +133,8 @@ async def read_bad_file(reader: Reader, path: Path) -> Result:
     result = await reader.run(source=str(path), output=str(output))
     good = path.parent / "good.pdf"
     good.write_bytes(make_good_pdf())
-    healthy = await reader.run(source=str(good), output=str(output / "good"))
+    engine = ScriptedEngine("deepseek_ocr", lambda prompt: GOOD_ANSWER)
+    healthy = await reader.run(engine=engine, source=str(good), output=str(output / "good"))
 
     document = result.documents[0]
     manifests = [file for file in output.rglob("manifest.json") if not file.is_relative_to(output / "good")]

@@ -240,14 +240,14 @@ async def test_every_document_is_reported_after_a_deadline(reader: Reader, tmp_p
 
 async def test_the_number_of_page_slots_changes_no_byte(reader: Reader, tmp_path: Path) -> None:
     """How many pages are in flight, and in which order they finish, changes no byte of an artefact."""
-    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(9))
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(6))
     generator = random.Random(7)
 
     await reader.run(1, ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one", formats=ALL_FORMATS)
     jittery = ScriptedEngine(delay=lambda prompt: generator.random() / 20)
     await reader.run(64, jittery, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many", formats=ALL_FORMATS)
 
-    assert len(snapshot_artefacts(tmp_path / "one")) == 9 + 9 + len(ALL_FORMATS)
+    assert len(snapshot_artefacts(tmp_path / "one")) == 6 + 6 + len(ALL_FORMATS)
     assert snapshot_artefacts(tmp_path / "one") == snapshot_artefacts(tmp_path / "many")
 
 
@@ -263,7 +263,7 @@ async def test_the_cpu_engine_writes_the_same_bytes_with_any_number_of_slots(rea
 
 async def test_one_worker_and_three_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
     """Three workers that share the pages of a document write the same bytes as one worker alone."""
-    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(12))
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(7))
     source = f"{tmp_path}/a.pdf"
     engines = [ScriptedEngine(delay=lambda prompt: random.random() / 50) for _ in range(3)]
 
