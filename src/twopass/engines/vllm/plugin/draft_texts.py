@@ -29,9 +29,9 @@ class DraftTexts(LogitsProcessor):
         tokens = unpack(sampling_params)
         if tokens:
             async_tensor_h2d(torch.frombuffer(tokens, dtype=torch.int32), out=self.tokens[req_idx, : len(tokens)])
-        self.lengths[req_idx] = len(tokens)
+        self.lengths[req_idx].fill_(len(tokens))  # an assignment would wait for the GPU
         self.is_present[req_idx] = len(tokens) > 0
-        self.cursors[req_idx] = 0
+        self.cursors[req_idx].fill_(0)
         return False
 
     def apply(self, logits: torch.Tensor, ctx: LogitsContext) -> torch.Tensor:
