@@ -26,6 +26,7 @@ from twopass.storage.outputs import open_output
 
 SETTINGS = Settings(page_workers=1, log_level="ERROR")
 CPU = Identity("cpu", "float32", "layout")
+DPI = 72  # small pages take less time
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ async def made(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: 
     """A folder with a document, and what was read of it in `out`."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "report.pdf").write_bytes(recorded.report())
-    reader = Reader(page_pool, buffers, CpuEngine(2), SETTINGS)
+    reader = Reader(page_pool, buffers, CpuEngine(2), SETTINGS, dpi=DPI)
     await reader.run(source=str(folder / "report.pdf"), output=str(folder / "out"))
     return folder
 
@@ -45,7 +46,7 @@ def folder(made: Path, tmp_path: Path) -> Path:
 
 
 async def find(folder: Path, **fields: object) -> Outcome | None:
-    asked = {"source": str(folder / "report.pdf"), "output": str(folder / "out"), **fields}
+    asked = {"source": str(folder / "report.pdf"), "output": str(folder / "out"), "dpi": DPI, **fields}
     job = Job.parse({"id": "again", "input": asked}, SETTINGS, EntryPoint.LOCAL)
     async with open_output(job.output, SETTINGS, None) as output:
         return await pipeline.find_finished(job, SETTINGS, CPU, output)
@@ -72,7 +73,7 @@ async def test_formats_are_added_as_reading_adds_them(
     """Every format, also the review page with its pictures, has the bytes that a worker with an engine writes."""
     other, formats = Path(shutil.copytree(made, tmp_path / "other")), [str(name) for name in Format]
     found = await find(folder, formats=formats)
-    reader = Reader(page_pool, buffers, CpuEngine(2), SETTINGS)
+    reader = Reader(page_pool, buffers, CpuEngine(2), SETTINGS, dpi=DPI)
     read = await reader.run(source=str(other / "report.pdf"), output=str(other / "out"), formats=formats)
 
     assert found and set(found.result.artefacts) == set(read.documents[0].artefacts)

@@ -314,7 +314,7 @@ def test_a_page_number_does_not_become_a_footnote(tmp_path: Path) -> None:
 
 def test_running_titles_of_many_pages_are_furniture(tmp_path: Path) -> None:
     """On left pages the book's title beside the number, on right pages the chapter's name, which changes."""
-    chapters = ["Springs", "Boreholes", "Mains", "Pumps", "Meters"]
+    chapters = ["Springs", "Boreholes", "Mains"]
     with pymupdf.open() as document:
         for number in range(2 * len(chapters)):
             title = f"{number + 1}   The Waters of Lindach" if number % 2 else f"{chapters[number // 2]}   {number + 1}"
@@ -324,7 +324,7 @@ def test_running_titles_of_many_pages_are_furniture(tmp_path: Path) -> None:
     text = markdown.write(result)[0]
     assert "Waters of Lindach" not in text
     assert [text.count(chapter) for chapter in chapters] == [1] * len(chapters)  # no heading says the same
-    assert text.count("The level in the borehole") == 10 * 7
+    assert text.count("The level in the borehole") == 6 * 7
 
 
 def test_the_last_text_of_a_cropped_page_may_be_its_footer() -> None:

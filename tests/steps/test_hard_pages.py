@@ -57,11 +57,11 @@ def measure_cpu_time(result: Result) -> float:
 
 
 async def test_a_page_with_many_links_is_read_with_all_of_them(reader: Reader, tmp_path: Path) -> None:
-    """10,000 links are read in the time of a page: `get_links` would take a minute."""
-    result, document = await read(reader, tmp_path, hostile.build_links(10_000))
+    """4,000 links are read in the time of a page: `get_links` would take many times as long."""
+    result, document = await read(reader, tmp_path, hostile.build_links(4_000))
 
     assert (result.status, result.problems) == (Status.SUCCESS, ())
-    assert len(document.pages[0].links) == 10_000
+    assert len(document.pages[0].links) == 4_000
     assert document.elements[0].text == hostile.SENTENCE
 
 
