@@ -66,8 +66,8 @@ async def buffers() -> AsyncIterator[PixelBufferPool]:
 
 @pytest.fixture(scope="session")
 async def page_pool(buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
-    """Two page workers for all tests, because each takes a second to start."""
-    page_pool = PagePool(2, buffers, timeout_s=120)
+    """One page worker for all tests of a process: it takes seconds to load what it calls, and pytest has processes."""
+    page_pool = PagePool(1, buffers, timeout_s=120)
     await page_pool.open()
     yield page_pool
     await page_pool.close()
