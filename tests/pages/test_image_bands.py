@@ -100,7 +100,7 @@ async def test_a_small_file_with_many_pixels_takes_the_memory_of_one_copy(tmp_pa
     """A page worker that may use 2.5 times the memory of the decoded image is not killed."""
     pointer, side = PagePointer(str(write_grey_alpha(tmp_path / "white.png", 6000)), 1), 500
     buffers, room = PixelBufferPool(1, 1 << 20), side * side * 3
-    page_pool = PagePool(1, buffers, memory_bytes=6000 * 6000 * 4 * 5 // 2)
+    page_pool = PagePool(1, buffers, memory_bytes=6000 * 6000 * 4 * 5 // 2, preload=())  # no memory of other libraries
     await page_pool.open()
     async with buffers.lend(room) as buffer:
         drawn = await page_pool.call(render.draw_image, pointer, (side, side), buffer, room)
