@@ -9,6 +9,7 @@ TOOLS := .venv-tools
 SDK2 := .venv-sdk2
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
+VLLM_TESTS := $(VLLM)/bin/python -m pytest -W default --durations=20 -n 2 --dist loadfile # engines start on one core; a process and its engines take 8 GB
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
 unexport PYTHONDONTWRITEBYTECODE # where it is set, every process of every suite would compile all modules anew
@@ -47,11 +48,11 @@ test-cluster: $(VENV)/cluster # what a cluster runs
 	$(BIN)/python -m pytest --durations=10 tests/cluster
 
 test-vllm: $(VLLM)/ready
-	$(VLLM)/bin/python -m pytest -W default tests/vllm_kernels # in Triton's interpreter, where no engine can start
-	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm
+	$(VLLM_TESTS) tests/vllm_kernels # in Triton's interpreter, where no engine can start
+	$(VLLM_TESTS) tests/vllm
 
 test-families: $(VLLM)/ready
-	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm_families
+	$(VLLM_TESTS) tests/vllm_families
 
 test-processes: $(VENV)/test # handler.py, RunPod's SDK and the command in processes of their own; some need root and Debian's iproute2, libreoffice-writer, -calc, -impress and -math
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal tests/processes

@@ -45,7 +45,7 @@ def rewrite(path: Path, **fields: Any) -> None:
 def run_stages(folder: Path) -> list[Check]:
     settings = Settings(
         engine="vllm", model_dir=folder, load_format="dummy", dtype="float32", max_model_len=1024, max_num_seqs=2,
-        gpu_memory_utilization=0.3, page_workers=1, enforce_eager=True,
+        gpu_memory_utilization=0.3, page_workers=1, enforce_eager=True, engine_restarts=0,
     )  # fmt: skip
     return run(
         Plan(settings, pictures=[FORMULA], counts=RequestCounts(together=2, alone=1, block_tokens=128, max_tokens=8))

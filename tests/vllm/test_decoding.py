@@ -18,7 +18,7 @@ from twopass.engines.vllm.plugin import NGRAM_V1, SCHEDULER, WORKER
 pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix
 
 PROMPTS, IMAGES, MAX_RUNNING, LONGEST = 12, 2, 4, 110
-BLOCKS = 6  # of 128 tokens: not every four answers fit to their ends, so that some are preempted and recomputed
+BLOCKS = 5  # of 128 tokens: not every four answers fit to their ends, so that some are preempted and recomputed
 STOPS = list(range(5, 129_000, 60))  # one in sixty tokens ends an answer with these stop tokens
 BOS = "<｜begin▁of▁sentence｜>"
 

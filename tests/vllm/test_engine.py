@@ -72,7 +72,9 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         canary=False, page_workers=1,
         small_crops=True,  # the encoder takes seconds for a large image on a CPU
     )  # fmt: skip
-    (engine,) = start_engines(settings, folder, worker_cls=PHRASE_WORKER)
+    (engine,) = start_engines(
+        settings, folder, worker_cls=PHRASE_WORKER, distributed_executor_backend=tiny.SINGLE_PROCESS
+    )
     assert engine.buffers
     buffers = PixelBufferPool(8, 1 << 28)
     page_pool = PagePool(1, buffers, more_buffers=(engine.buffers,))

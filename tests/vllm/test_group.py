@@ -53,7 +53,9 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=4,
         gpu_memory_utilization=0.1, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
     )  # fmt: skip
-    engines = start_engines(settings, folder, [(), ()], worker_cls=PHRASE_WORKER)
+    engines = start_engines(
+        settings, folder, [(), ()], worker_cls=PHRASE_WORKER, distributed_executor_backend=tiny.SINGLE_PROCESS
+    )
     group = EngineGroup(engines)
     page_pool = PagePool(1, PixelBufferPool(1, 1 << 20), more_buffers=group.buffer_pools)
     await page_pool.open()

@@ -21,6 +21,7 @@ from tests.fakes.queue import LoopbackQueue
 from tests.vllm import tiny
 from tests.vllm.conftest import CPU_ENVIRONMENT
 
+WAIT_S = 600  # for a busy machine
 HANDLER = [sys.executable, str(ROOT / "handler.py")]
 CACHE = "home/.cache/vllm/"
 MEETING = "scratch/vllm_dist_"
@@ -61,7 +62,7 @@ def run(settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> R
             env={**machine.environment, **settings},
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=WAIT_S,
             cwd=folder,
         )
         return Run(ended, folder, machine.list_destinations(), machine.list_files())
@@ -89,12 +90,12 @@ def test_the_engine_asks_nobody_and_leaves_only_its_cache(run: Run) -> None:
 def test_nothing_of_a_killed_worker_goes_on(settings: dict[str, str], tmp_path: Path) -> None:
     """After SIGKILL of the worker alone, its engine core ends, too, and with it what it has on the GPU."""
     with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=tmp_path, env=settings) as worker:
-        queue.wait_ping(timeout=400)
+        queue.wait_ping(timeout=WAIT_S)
         assert find_children("multiprocessing.forkserver", worker.pid)  # from which other cores would be forked
         ends = [(command, os.pidfd_open(child.pid)) for child, command in read_commands(worker.pid)]
         os.kill(worker.pid, signal.SIGKILL)
 
-        left = [command for command, end in ends if not select.select([end], [], [], 60)[0]]
+        left = [command for command, end in ends if not select.select([end], [], [], 120)[0]]
 
     for name in ("VLLM::EngineCore", "VLLM::Worker"):
         assert any(command.startswith(name) for command, _ in ends)

@@ -1,13 +1,11 @@
-"""DeepSeek-OCR-2 gives the same answers in Transformers and in vLLM, in float32 and with the same random weights.
-
-Takes five minutes on two cores, most of it in the vision encoder, whose size is hard-coded in vLLM.
-"""
+"""DeepSeek-OCR-2 gives the same answers in Transformers and in vLLM, in float32 and with the same random weights."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ import pytest
 from PIL import Image
 
 from twopass.engines import factory
+from twopass.engines.hf import models
 from twopass.engines.hf.engine import HfEngine
 from twopass.engines.interface import Prompt, Sampling
 from twopass.errors import EngineError, InvalidSetting
@@ -26,6 +25,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnin
 
 TEXT = "<image>\n<|grounding|>Convert the document to markdown."
 BOS = "<｜begin▁of▁sentence｜>"  # this tokenizer does not add it
+SAM = (12, (2, 5, 8, 11))  # layers, and those without windows, in the code of the weights
 TOKENS = 24
 UNBANNED, BANNED = 100, 3  # n-gram sizes: longer than an answer, so that nothing is banned, and one that bans early
 
@@ -98,6 +98,19 @@ async def test_transformers_and_vllm_give_the_same_answer(
 def test_the_image_and_the_ban_affect_the_answer(vllm_answers: dict[str, tuple[str, int]]) -> None:
     """Otherwise equal answers would prove nothing."""
     assert len({text for text, _ in vllm_answers.values()}) == len(PROMPTS)
+
+
+def test_the_full_encoder_has_the_sizes_of_vllms() -> None:
+    """The other tests shorten both encoders, and neither size is in the model's files."""
+    from transformers.models.deepseek_ocr2.configuration_deepseek_ocr2 import DeepseekOcr2SamVisionConfig
+    from vllm.model_executor.models.deepencoder2 import build_qwen2_decoder_as_encoder
+
+    theirs = {name: one.default for name, one in signature(build_qwen2_decoder_as_encoder).parameters.items()}
+    names = {"num_hidden_layers": "decoder_layer", "hidden_size": "hidden_dimension"}
+    ours = {names.get(name, name): size for name, size in models.ENCODER_CONFIG.items()}
+
+    assert theirs.items() <= ours.items()
+    assert (DeepseekOcr2SamVisionConfig.num_hidden_layers, DeepseekOcr2SamVisionConfig.global_attn_indexes) == SAM
 
 
 async def test_a_loop_ends(engine: HfEngine) -> None:

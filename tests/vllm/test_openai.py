@@ -31,13 +31,14 @@ CONTEXT = 4096
 TOKENS = 24
 IMAGE_TOKENS = 273  # of one view of 1024 × 1024
 UNBANNED, BANNED = 100, 2  # n-gram sizes: longer than an answer, so that nothing is banned, and one that bans early
-START_S = 300.0
+START_S, WAIT_S = 600.0, 120.0  # for a busy machine
+FREED_S = 30.0  # less than an answer that nobody ends takes
 SERVE = (
     "--served-model-name", "tiny", "--load-format", "dummy", "--dtype", "float32", "--enforce-eager",
     "--max-model-len", str(CONTEXT), "--max-num-seqs", "4", "--gpu-memory-utilization", "0.3",
     "--no-enable-prefix-caching", "--mm-processor-cache-gb", "0", "--skip-mm-profiling",
     "--limit-mm-per-prompt", '{"image": 1}', "--scheduling-policy", "priority", "--host", "127.0.0.1",
-    "--trust-request-mm-kwargs",
+    "--trust-request-mm-kwargs", "--distributed-executor-backend", tiny.SINGLE_PROCESS,
     "--logits-processors", "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor",
 )  # fmt: skip
 
@@ -100,7 +101,7 @@ async def engine(server: str) -> AsyncIterator[OpenAIEngine]:
 
 def count_running(server: str) -> float:
     """Requests in the engine, from the server's metrics."""
-    lines = httpx.get(f"{server}/metrics").text.splitlines()
+    lines = httpx.get(f"{server}/metrics", timeout=WAIT_S).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_running"))
 
 
@@ -134,7 +135,7 @@ async def test_a_loop_is_disconnected_and_ends_in_the_server(engine: OpenAIEngin
     completion = await engine.generate(prompt)
 
     assert (completion.finish_reason, completion.tokens_out) == ("loop", 64)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(FREED_S):
         while count_running(server):
             await asyncio.sleep(0.2)
 
@@ -142,14 +143,14 @@ async def test_a_loop_is_disconnected_and_ends_in_the_server(engine: OpenAIEngin
 async def test_a_cancelled_prompt_ends_in_the_server(engine: OpenAIEngine, server: str) -> None:
     """Cancelling the task disconnects, and the server aborts the request."""
     task = asyncio.create_task(engine.generate(replace(PROMPT, sampling=Sampling(ngram=UNBANNED))))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         while not count_running(server):
             await asyncio.sleep(0.2)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(FREED_S):
         while count_running(server):
             await asyncio.sleep(0.2)
 

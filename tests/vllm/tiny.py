@@ -1,6 +1,6 @@
 """Write tiny checkpoint folders of DeepSeek-OCR and Unlimited-OCR without weights: only configuration and tokenizer.
 
-The vision encoder's size is hard-coded in vLLM; the language model has two small layers.
+The vision encoder's size is not in them (see short_encoders); the language model has two small layers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ ADDED = (
 HIDDEN = 256
 # What vLLM chooses for Unlimited-OCR runs on GPUs only.
 CPU_ENCODER_ATTENTION = "TORCH_SDPA"
+# The worker runs inside the core, as on one GPU. On CPUs vLLM starts a process for it, unless told by the whole name.
+SINGLE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 
 def write_checkpoint(folder: Path, architecture: str = "DeepseekOCRForCausalLM", phrases: Sequence[str] = ()) -> Path:

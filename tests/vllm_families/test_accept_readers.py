@@ -43,7 +43,7 @@ def find_failed(checks: list[Check]) -> list[str]:
 def run_stages(model: str, folder: Path) -> list[Check]:
     settings = Settings(
         engine="vllm", model=model, model_dir=folder, load_format="dummy", dtype="float32", max_model_len=4096,
-        max_num_seqs=2, gpu_memory_utilization=0.3, page_workers=1, enforce_eager=True,
+        max_num_seqs=2, gpu_memory_utilization=0.3, page_workers=1, enforce_eager=True, engine_restarts=0,
     )  # fmt: skip
     return run(Plan(settings, pictures=[FORMULA], counts=COUNTS))
 

@@ -22,6 +22,7 @@ from PIL import Image
 
 from tests.fakes.children import find_children
 from tests.fakes.reader import Reader
+from tests.vllm import tiny
 from tests.vllm_families import tiny_detector, tiny_readers
 from twopass.detection.region import Detection, make_region, to_json
 from twopass.document import Box
@@ -90,7 +91,7 @@ async def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         engine="vllm", model=request.param, model_dir=folder, max_num_seqs=8, gpu_memory_utilization=0.3,
         engine_restarts=2, engine_silence_s=MAX_WAIT_S, page_workers=1,
     )  # fmt: skip
-    (engine,) = start_engines(settings, folder)
+    (engine,) = start_engines(settings, folder, distributed_executor_backend=tiny.SINGLE_PROCESS)
     assert engine.buffers
     buffers = PixelBufferPool(8, 1 << 28)
     page_pool = PagePool(1, buffers, more_buffers=(engine.buffers,))
