@@ -154,6 +154,7 @@ def test_too_little_gpu_memory_is_an_error(fields: dict[str, Any], gpus: GpuInfo
         ({"engine": "hf", "model": "glm_ocr"}, "MODEL: engine hf cannot run glm_ocr"),
         ({"tessdata_dir": "/missing"}, "TESSDATA_DIR: /missing is not a folder"),
         ({"bucket_endpoint_url": "http://[::1"}, "BUCKET_ENDPOINT_URL: not a valid address"),
+        ({"bucket_endpoint_url": "localhost:9000"}, "BUCKET_ENDPOINT_URL: not a valid address"),
         *(
             ({"engine_cache": place}, "cannot hold compiled code; name a folder, or a prefix")
             for place in ("s3://bucket", "s3://bucket/", "s3:///prefix", "https://host/prefix", "gs://bucket/prefix")
