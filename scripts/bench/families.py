@@ -308,8 +308,10 @@ async def _ask_stock(core: Any, prompt: Any, tokens: int, ban: Any, name: str) -
 
 def _stock_arguments(options: Any, model: str) -> dict[str, Any]:
     from twopass.engines.gpus import detect_gpus
+    from twopass.engines.vllm.arguments import choose_attention
 
-    preset = MODELS[model].find_preset("auto", detect_gpus().memory_gb)
+    gpus = detect_gpus()
+    preset = MODELS[model].find_preset("auto", gpus.memory_gb)
     return {
         "model": str(_write_checkpoint(options, model)), "dtype": preset.dtype, "load_format": "dummy",
         "max_model_len": MODELS[model].context_factor * preset.context,
@@ -317,6 +319,7 @@ def _stock_arguments(options: Any, model: str) -> dict[str, Any]:
         "max_num_batched_tokens": options.batched_tokens or preset.batched_tokens,
         "gpu_memory_utilization": 0.3 if options.tiny else preset.memory, "enable_prefix_caching": False,
         "mm_processor_cache_gb": 0, "limit_mm_per_prompt": {"image": 1, "video": 0},
+        **choose_attention(MODELS[model], gpus.count > 0),
         **({"mm_encoder_attn_backend": options.attention} if options.attention else {}), **options.override,
     }  # fmt: skip
 

@@ -14,8 +14,8 @@ from twopass.engines.vllm.arguments import (
     DEFAULT_DRAFTS,
     GRAPH_STEP,
     SMALL_GRAPHS,
-    _choose_attention,
     build_arguments,
+    choose_attention,
     choose_drafts,
     choose_preset,
     cuda_graph_config,
@@ -99,7 +99,7 @@ def test_unlimited_ocr_gets_its_own_context() -> None:
 
 def test_unlimited_ocr_gets_an_attention_that_can_run() -> None:
     """Without the package that compiles FlashAttention 4, Triton's; with it, and for other models, vLLM's choice."""
-    choose, missing = _choose_attention, "a_package_that_is_missing"
+    choose, missing = choose_attention, "a_package_that_is_missing"
     assert choose(MODELS["unlimited_ocr"], True, compiler=missing) == {"attention_backend": "TRITON_ATTN"}
     assert choose(MODELS["unlimited_ocr"], True, compiler="json") == {}
     assert choose(MODELS["unlimited_ocr"], False, compiler="json") == {"mm_encoder_attn_backend": "TORCH_SDPA"}

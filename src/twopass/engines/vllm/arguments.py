@@ -82,7 +82,7 @@ def build_arguments(
         "disable_log_stats": True,
         "enable_flashinfer_autotune": False,  # it would measure kernels at each start
         **({"block_size": settings.block_size} if settings.block_size else {}),
-        **_choose_attention(kind, has_gpu),
+        **choose_attention(kind, has_gpu),
     }
 
 
@@ -111,7 +111,7 @@ def build_speculative_config(drafts: int) -> dict[str, Any]:
     return {"method": "ngram_gpu", "num_speculative_tokens": drafts, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
 
 
-def _choose_attention(model: Model, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
+def choose_attention(model: Model, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
     """Name the attention of a model whose answers see the prompt and their own last tokens only.
 
     Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4 where the
