@@ -28,7 +28,7 @@ def pytest_configure() -> None:
     """
     source_files.import_mupdf()
     health = [HealthCheck.too_slow]
-    settings.register_profile("no_deadline", deadline=None, max_examples=50, suppress_health_check=health)
+    settings.register_profile("no_deadline", deadline=None, max_examples=25, suppress_health_check=health)
     settings.load_profile("no_deadline")
 
 
