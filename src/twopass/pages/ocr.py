@@ -558,9 +558,10 @@ def vote_upside_down(strips: Sequence[Array]) -> float:
 @cache
 def _load_rapid_ocr(limit: str = "min") -> Any:
     """RapidOCR on one thread. Its models load on first use. With the limit "max" the detector enlarges no image."""
-    rapid_ocr = _import_rapid_ocr()
+    from rapidocr import RapidOCR
+
     logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
-    return rapid_ocr(
+    return RapidOCR(
         params={
             "Global.log_level": "critical",
             "Global.max_side_len": DETECTOR_SIDE,
@@ -570,16 +571,3 @@ def _load_rapid_ocr(limit: str = "min") -> Any:
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
         }
     )
-
-
-def _import_rapid_ocr() -> Any:
-    """Importing RapidOCR loads its list of all models twice, in 0.2 s each time: load it once."""
-    from omegaconf import OmegaConf
-
-    load = OmegaConf.load
-    OmegaConf.load = cache(load)  # type: ignore[method-assign]
-    try:
-        from rapidocr import RapidOCR
-    finally:
-        OmegaConf.load = load  # type: ignore[method-assign]
-    return RapidOCR
