@@ -252,11 +252,14 @@ async def test_the_number_of_page_slots_changes_no_byte(reader: Reader, tmp_path
 
 
 async def test_the_cpu_engine_writes_the_same_bytes_with_any_number_of_slots(reader: Reader, tmp_path: Path) -> None:
-    """With the cpu engine, too, the number of page slots changes no byte of an artefact."""
-    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
+    """With the cpu engine, too, the number of page slots changes no byte of an artefact; two page workers use them."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(4))
 
     await reader.run(1, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one")
-    await reader.run(64, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many")
+    two = PagePool(2, reader.buffers, timeout_s=120)
+    await two.open()
+    await replace(reader, page_pool=two).run(64, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many")
+    await two.close()
 
     assert snapshot_artefacts(tmp_path / "one") == snapshot_artefacts(tmp_path / "many")
 

@@ -171,7 +171,8 @@ def test_a_cluster_of_this_machine_begins_and_ends_with_the_command(tmp_path: Pa
     with submit(tmp_path, {}, "papers", "--ray", "local", "--output", "read") as running:
         command = psutil.Process(running.pid)
         raylet = wait_for(lambda: find_below(command, "raylet"), bool)[0]
-        variables, started = raylet.environ(), [raylet, *find_below(command, "gcs_server")]
+        variables = wait_for(raylet.environ, lambda found: "RAY_AUTH_TOKEN" in found)  # empty while it is starting
+        started = [raylet, *find_below(command, "gcs_server")]
         code = wait_for_end(running, tmp_path)
 
     assert code == 0, (tmp_path / "stderr").read_text()

@@ -198,6 +198,7 @@ def test_a_port_in_use_is_an_invalid_setting() -> None:
     [
         ({"MIN_FREE_DISK_BYTES": str(1 << 60)}, Code.STORE_UNAVAILABLE),
         ({"CONCURRENCY": "plenty"}, Code.INVALID_SETTING),
+        ({"ENGINE": "hf", "MODEL_DIR": "/nowhere"}, Code.WEIGHTS_MISSING if find_spec("torch") else Code.PLATFORM),
     ],
 )
 def test_a_failed_check_is_reported_to_runpod(env: dict[str, str], code: Code) -> None:

@@ -488,7 +488,7 @@ async def test_a_page_worker_is_replaced_after_its_last_call(buffers: PixelBuffe
     assert [pids.index(pid) for pid in pids] == [0, 0, 0, 3, 3, 3, 6]
 
 
-async def test_no_call_loads_the_layout_model_of_pymupdf(page_pool: PagePool) -> None:
+async def test_a_page_worker_starts_without_the_layout_model_of_pymupdf(page_pool: PagePool) -> None:
     """Importing PyMuPDF would load it, a second and 35 MB in every page worker, and only the cpu engine uses it."""
     loaded = await page_pool.call(eval, "set(__import__('sys').modules)")
 

@@ -34,7 +34,7 @@ def main() -> None:
 
 def _build_stock() -> DeepCLIPVisionTransformer:
     config = CLIPVisionConfig(
-        hidden_size=CHANNELS, intermediate_size=2 * CHANNELS, num_hidden_layers=3, num_attention_heads=2,
+        hidden_size=CHANNELS, intermediate_size=2 * CHANNELS, num_hidden_layers=2, num_attention_heads=2,
         image_size=224, patch_size=14, hidden_act="quick_gelu",
     )  # fmt: skip
     stock = DeepCLIPVisionTransformer(config)

@@ -12,10 +12,11 @@ import pytest
 from tests.vllm.short_encoders import sitecustomize  # acts in this process
 from twopass.runtime import vendor_reports
 
+_FOLDERS = [str(Path(sitecustomize.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
 # One thread, because the suite runs in two processes. Thread binding fails in containers.
 CPU_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1",
-    "PYTHONPATH": str(Path(sitecustomize.__file__).parent),
+    "PYTHONPATH": os.pathsep.join(_FOLDERS),
 }  # fmt: skip
 # Set before torch is imported.
 os.environ.update({**CPU_ENVIRONMENT, "HF_HUB_OFFLINE": "1", **vendor_reports.SWITCHES})

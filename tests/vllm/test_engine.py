@@ -33,8 +33,8 @@ from twopass.settings import Settings
 
 DEEPSEEK_OCR = MODELS["deepseek_ocr"].vision
 
-MAX_WAIT_S, SILENCE_S = 300, 30  # a step with large images is long, so only tests with tiny ones use SILENCE_S
-FEW_PROMPTS: Mapping[str, Any] = {"mode": "tiny", "figure_descriptions": "none"}  # an image takes seconds on a CPU
+MAX_WAIT_S, SILENCE_S = 300, 30
+FEW_PROMPTS: Mapping[str, Any] = {"mode": "tiny", "figure_descriptions": "none"}
 PHRASE_WORKER = "tests.vllm.phrase_worker.PhraseWorker"
 INTERVAL = 4  # tokens between two loop checks; short, like these answers
 TEXT = "<image>\n<|grounding|>Convert the document to markdown."

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnin
 
 TEXT = "<image>\n<|grounding|>Convert the document to markdown."
 BOS = "<｜begin▁of▁sentence｜>"  # this tokenizer does not add it
-SAM = (12, (2, 5, 8, 11))  # layers, and those without windows, in the code of the weights
 TOKENS = 24
 UNBANNED, BANNED = 100, 3  # n-gram sizes: longer than an answer, so that nothing is banned, and one that bans early
 
@@ -100,17 +99,23 @@ def test_the_image_and_the_ban_affect_the_answer(vllm_answers: dict[str, tuple[s
     assert len({text for text, _ in vllm_answers.values()}) == len(PROMPTS)
 
 
-def test_the_full_encoder_has_the_sizes_of_vllms() -> None:
+def test_the_full_encoder_has_the_sizes_of_vllms(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other tests shorten both encoders, and neither size is in the model's files."""
-    from transformers.models.deepseek_ocr2.configuration_deepseek_ocr2 import DeepseekOcr2SamVisionConfig
+    from transformers.models.deepseek_ocr2.configuration_deepseek_ocr2 import DeepseekOcr2SamVisionConfig as Sam
+    from vllm.model_executor.models import deepencoder
     from vllm.model_executor.models.deepencoder2 import build_qwen2_decoder_as_encoder
 
     theirs = {name: one.default for name, one in signature(build_qwen2_decoder_as_encoder).parameters.items()}
     names = {"num_hidden_layers": "decoder_layer", "hidden_size": "hidden_dimension"}
     ours = {names.get(name, name): size for name, size in models.ENCODER_CONFIG.items()}
 
+    monkeypatch.setattr(deepencoder, "_build_sam", lambda **sizes: sizes)
+
     assert theirs.items() <= ours.items()
-    assert (DeepseekOcr2SamVisionConfig.num_hidden_layers, DeepseekOcr2SamVisionConfig.global_attn_indexes) == SAM
+    assert deepencoder.build_sam_vit_b() == {
+        "encoder_embed_dim": Sam.hidden_size, "encoder_depth": Sam.num_hidden_layers,
+        "encoder_num_heads": Sam.num_attention_heads, "encoder_global_attn_indexes": list(Sam.global_attn_indexes),
+    }  # fmt: skip
 
 
 async def test_a_loop_ends(engine: HfEngine) -> None:

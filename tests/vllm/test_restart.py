@@ -26,7 +26,7 @@ from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings
 
 GPU = GpuInfo(count=1, memory_gb=80, free_gb=80, capability=(9, 0))
-START_S, ANSWER_S = 0.2, 0.1
+START_S, ANSWER_S = 1.0, 0.5
 
 
 class Client:

@@ -21,13 +21,9 @@ from twopass.settings import Settings
 
 SAMPLING = Sampling(max_tokens=24, ngram=35, window=128, allowed_tokens=(), ignore_eos=True)
 SETTINGS = Settings(
-    model="unlimited_ocr",
-    preset="cpu",
-    load_format="dummy",
-    max_num_seqs=2,
-    gpu_memory_utilization=0.3,
-    engine_restarts=0,
-)
+    model="unlimited_ocr", preset="cpu", load_format="dummy", max_num_seqs=2, gpu_memory_utilization=0.3,
+    engine_restarts=0,  # no fork server, which takes a gigabyte
+)  # fmt: skip
 
 
 def page(width: int, height: int) -> Pixels:
@@ -37,7 +33,7 @@ def page(width: int, height: int) -> Pixels:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
-    """Started before any event loop, as in production, where it also forks."""
+    """Started before any event loop, as in production."""
     folder = tiny.write_checkpoint(tmp_path_factory.mktemp("unlimited"), "UnlimitedOCRForCausalLM")
     (started,) = start_engines(SETTINGS, folder, distributed_executor_backend=tiny.SINGLE_PROCESS)
     yield started

@@ -1,4 +1,4 @@
-"""Tests of Triton kernels without a GPU, in Triton's interpreter: run by `make test-vllm`, in a process of their own.
+"""Tests of Triton kernels without a GPU, in Triton's interpreter: run by `make test-vllm`, in processes of their own.
 
 vLLM must not find Triton where it runs an engine on a CPU, so these tests start no engine.
 """
