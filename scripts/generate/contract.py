@@ -182,7 +182,7 @@ runs/{{time}}-{{6 hex digits}}.json       how each document ended, of `twopass r
 batch_summary.json                     a copy of the last run's, which its field `run` names
 ```
 
-The summary counts `total_files`, of which `success`, `partial`, `failed` and `unread` (interrupted); what was
+`batch_summary.json` counts `total_files`, of which `success`, `partial`, `failed` and `unread` (interrupted); what was
 `skipped`, by reason; seconds in `total_time`; what was lost in `audit`; a row for each file in `results`.
 
 Equal bytes of a source, reading options and checkpoints give equal artefacts, on any worker.

@@ -46,7 +46,7 @@ _CHILD_ENVIRONMENT = {
 }
 # The only variables that every child inherits: it must not see the credentials of stores and engines.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
-# A name to preload. `import pymupdf` would load PyMuPDF's layout model, too, which only the cpu engine uses.
+# Preloaded unless told otherwise: PyMuPDF without its layout model, which `import pymupdf` would load, too.
 IMPORT_MUPDF = "twopass.pages.source_files:import_mupdf"
 _MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
 _NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
