@@ -8,7 +8,7 @@ VLLM := .venv-vllm
 TOOLS := .venv-tools
 SDK2 := .venv-sdk2
 FILES ?= samples/sample.pdf
-MEMORY ?= --memory
+MEMORY := --memory
 BIN := $(VENV)/bin
 VLLM_TESTS := $(VLLM)/bin/python -m pytest -W default --durations=20 -n 2 --dist loadfile # two: a start uses one core; a process and its engines take 8 GB
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
