@@ -202,6 +202,16 @@ def test_columns_that_are_read_as_one_block_pass() -> None:
     assert "999" in (find_page_fault(merge_columns(shift=25)) or "")
 
 
+def test_a_block_that_is_read_in_two_parts_passes() -> None:
+    """Even if half of one part is misread: its box counts."""
+    box = canary_images.draw_page().block_boxes[0]
+    middle = (box.x0 + box.x1) / 2
+    first = canary_answers.build_tag("sub_title", box._replace(x1=middle)) + "## Tho granite"
+    second = canary_answers.build_tag("sub_title", box._replace(x0=middle)) + "## towpath"
+
+    assert find_page_fault("  \n\n".join([first, second, *PAGE_ANSWER.split("  \n\n")[1:]])) is None
+
+
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [

@@ -78,8 +78,9 @@ class Turn:
         """The box of level text, from the upright one around it on the skewed page."""
         sine, cosine = math.sin(math.radians(abs(self.degrees))), math.cos(math.radians(self.degrees))
         across, down = box.width * self.width, box.height * self.height
-        width = max((across * cosine - down * sine) / (cosine**2 - sine**2), across * _LEAST_LEVEL)
-        height = max((down * cosine - across * sine) / (cosine**2 - sine**2), down * _LEAST_LEVEL)
+        scale = math.cos(math.radians(2 * self.degrees))
+        width = max((across * cosine - down * sine) / scale, across * _LEAST_LEVEL)
+        height = max((down * cosine - across * sine) / scale, down * _LEAST_LEVEL)
         return self._place(box, width, height, -self.degrees)
 
     def restore(self, box: Box) -> Box:

@@ -47,7 +47,7 @@ PAGE_TEXT = " ".join([*(block.text for block in BLOCKS), TABLE_TEXT])
 _MAX_TEXT_EDITS = 2  # of 14 words: another attention kernel may change a word
 MAX_PAGE_EDIT_SHARE = 0.1  # of the page's 90 words
 _MIN_CELL_OVERLAP = 0.85  # of nine cells one may be misread
-_MIN_BLOCK_SHARE = 0.5  # of an element's words that a block must have to be the one that the element shows
+_MIN_PART_SHARE = 0.5  # of a text's words that another one must have: some may be misread
 _MIN_REGION_SHARE = 0.5  # of a region's area that lies on a block, to be a part of it
 _MIN_AREA = 1e-9  # of the page
 _MAX_BOX_ERROR = 20 / 999  # of the page's width or height, at each side
@@ -247,16 +247,15 @@ def _find_covered(_: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, .
 
 def _find_shown_text(text: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, ...]:
     """The texts of the blocks that an element shows: the one that it is part of, or all that its box contains."""
-    inside = tuple(
-        block
-        for block, place in expected.items()
-        if (agreement.word_coverage(block, text) or 0) >= _MIN_BLOCK_SHARE and _contains(box, place)
-    )
+    inside = tuple(block for block, place in expected.items() if _is_part(block, text) and _contains(box, place))
     if len(inside) > 1:
         return inside
-    shares = {block: agreement.word_coverage(text, block) or 0 for block in expected}
-    best = max(shares, key=lambda block: shares[block])
-    return (best,) if shares[best] >= _MIN_BLOCK_SHARE else ()
+    best = max(expected, key=lambda block: agreement.word_coverage(text, block) or 0)
+    return (best,) if _is_part(text, best) else ()
+
+
+def _is_part(text: str, other: str) -> bool:
+    return (agreement.word_coverage(text, other) or 0) >= _MIN_PART_SHARE
 
 
 def _contains(outer: Box, inner: Box) -> bool:
