@@ -189,7 +189,7 @@ HOMES = {
         "pages/ink.py",
         "pages/strips.py",
     },
-    "onnxruntime": {"engines/cpu/layout_regions.py"},
+    "onnxruntime": {"engines/cpu/layout_regions.py", "pages/ocr.py"},
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},
     "simplemma": {"text/hyphenation.py"},

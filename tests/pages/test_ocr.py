@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import psutil
 import pymupdf
 import pytest
 
@@ -102,6 +103,19 @@ def test_what_is_read_does_not_depend_on_the_threads() -> None:
         "The level is measured",
         "before the pump starts and after it has run",
     ]
+
+
+def test_long_lines_leave_no_memory_behind() -> None:
+    """The recogniser's session reuses memory within a run; what six long lines take at once is given back after it."""
+    session = ocr.load_recogniser().session.session
+    pixels = np.zeros((6, 3, 48, 1600), np.float32)
+    name = session.get_inputs()[0].name
+    before = psutil.Process().memory_info().rss
+
+    session.run(None, {name: pixels})
+
+    assert session.get_session_options().enable_cpu_mem_arena
+    assert psutil.Process().memory_info().rss - before < 100 << 20
 
 
 def test_a_sign_that_is_seen_and_not_read_lacks_lines() -> None:
