@@ -250,7 +250,8 @@ def _choose_input(worker: Worker, draw_views: bool, small_crops: bool) -> Worker
 def _measure_latencies(worker: Worker, documents: DocumentSet, rounds: int) -> tuple[float, dict[str, float]]:
     """The median seconds, and the medians of each stage's CPU milliseconds a page."""
     runs = [worker.submit(measure_latency(worker, documents)).result() for _ in range(rounds)]
-    print_json(pages=len(documents.pages), latency_s=[seconds for seconds, _ in runs])
+    walls = [{name: stage["wall_s"] for name, stage in stages.items()} for _, stages in runs]
+    print_json(pages=len(documents.pages), latency_s=[seconds for seconds, _ in runs], wall_s=walls)
     per_page = 1000 / len(documents.pages)
     cpu_ms = {
         name: round(statistics.median(stages[name]["cpu_s"] for _, stages in runs) * per_page, 1) for name in runs[0][1]

@@ -179,7 +179,7 @@ def build_overrides(options: Any) -> dict[str, Any]:
 
     if not options.drafts:
         return {}
-    simulated = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": options.acceptance}
+    simulated = harness.simulate_acceptance(options.acceptance, options.drafts)
     return {"speculative_config": build_speculative_config(options.drafts) | simulated}
 
 
@@ -532,7 +532,7 @@ STAGES = ("twopass", "warm", "encoder", "job", "stock_async", "stock_v2", "stock
 WHAT = ("pass1", "crops", "mix", "decoder")
 LIMIT_S, LONG_STAGES, LONG_FACTOR = 900.0, ("job", "stock_async", "stock_v2"), 3  # of one stage; some take longer
 RENDERERS = 8  # threads that prepare images for stock vLLM, which take 0.12 s of a core per page
-JOB_OPTIONS = ("--jobs", "1", "2", "4", "--windows", "8", "32", "128", "512", "--ways", "pass2_all", "mode_auto")
+JOB_OPTIONS = ("--jobs", "1", "2", "--windows", "32")
 _MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the command `jobs`
     "twopass": measure_cold, "warm": measure_warm, "encoder": measure_encoder,
     "stock_async": measure_async, "stock_v2": measure_v2,
@@ -675,24 +675,24 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("pass 1, A4, 500 tokens, pages/s", "pass1_500.twopass", "pass1_500.stock_async", at_least=45, times=2),
-    Row("pass 1, the mix, pages/s", "pass1_mix.twopass", "pass1_mix.stock_async", at_least=30, times=2),
-    Row("whole jobs, the mix, pages/s", "job_mix.pages_per_s", at_least=20),
+    Row("pass 1, A4, 500 tokens, pages/s", "pass1_500.twopass", "pass1_500.stock_async", at_least=55, times=2),
+    Row("pass 1, the mix, pages/s", "pass1_mix.twopass", "pass1_mix.stock_async", at_least=35, times=2),
+    Row("whole jobs, the mix, pages/s", "job_mix.pages_per_s", at_least=25),
     Row("whole jobs against the engine alone", "job_mix.share_of_engine", at_least=0.9),
-    Row("crops of 600², 60 tokens, a second", "crops_per_s.twopass", "crops_per_s.stock_async", at_least=400),
+    Row("crops of 600², 60 tokens, a second", "crops_per_s.twopass", "crops_per_s.stock_async", at_least=450),
     Row(
         "decoder with the ban, 256 at once, tokens/s",
         "decoder_tokens_per_s.twopass",
         "decoder_tokens_per_s.stock",
-        at_least=45000,
+        at_least=60000,
     ),
-    Row("encoder, ms a page", "encoder_ms.twopass", "encoder_ms.stock", at_most=8),
+    Row("encoder, ms a page", "encoder_ms.twopass", "encoder_ms.stock", at_most=7),
     Row("process start to ready, warm, s", "ready_s.warm", at_most=15),
     Row("processor, the engine's process, ms a page", "engine_process_cpu_ms_per_page", at_most=5),
     Row("processor, jobs' process, ms a page", "job_mix.cpu_ms_per_page.main", at_most=25),
-    Row("processor, the engine core, ms a page", "job_mix.cpu_ms_per_page.core", at_most=40),
-    Row("a page alone, s", "job_mix.latency_s.1_pages", at_most=2.5),
-    Row("19 pages alone, s", "job_mix.latency_s.19_pages", at_most=8),
+    Row("processor, the engine core, ms a page", "job_mix.cpu_ms_per_page.core", at_most=30),
+    Row("a page alone, s", "job_mix.latency_s.1_pages", at_most=1.2),
+    Row("19 pages alone, s", "job_mix.latency_s.19_pages", at_most=5),
 )
 HEADER = f"{'':44}{'vLLM':>10}{'twopass':>10}{'ratio':>7}  goal on an H200"
 
@@ -709,7 +709,8 @@ def _describe_drafts(results: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each stage of which vLLM simulated how many drafts are accepted."""
     for stage, facts in results.get("stages", {}).items():
         if acceptance := facts.get("asked", {}).get("acceptance"):
-            yield f"{stage}: {facts['asked']['drafts']} drafts; simulated: a decoder step yields {acceptance:g} tokens"
+            drafts = facts["asked"]["drafts"]
+            yield f"{stage}: at most {drafts} drafts; simulated: a step with four yields {acceptance:g} tokens"
 
 
 def flatten_figures(results: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

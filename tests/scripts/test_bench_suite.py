@@ -111,19 +111,19 @@ def test_the_table_says_by_how_much_a_goal_is_missed() -> None:
     text = suite.render_table({
         "pass1_500": {"twopass": 20.0, "stock_async": 16.0, "stock_generate": 7.0},
         "ready_s": {"warm": 25.0, "cold": 80.0},
-        "crops_per_s": {"twopass": 400.0},
+        "crops_per_s": {"twopass": 450.0},
         "stages": {
             "warm": {"seconds": 30, "asked": {"drafts": 0, "acceptance": None}},
-            "twopass": {"asked": {"drafts": 4, "acceptance": 3.0}},
+            "twopass": {"asked": {"drafts": 8, "acceptance": 3.0}},
         },
     })  # fmt: skip
-    assert text.splitlines()[0] == "twopass: 4 drafts; simulated: a decoder step yields 3 tokens"
+    assert text.splitlines()[0] == "twopass: at most 8 drafts; simulated: a step with four yields 3 tokens"
     rows = {line[:44].strip(): " ".join(line[44:].split()) for line in text.splitlines() if line}
 
-    assert rows["pass 1, A4, 500 tokens, pages/s"] == "16.0 20.0 1.2 ≥ 45, missed by 55.6%; ≥ 2 times, missed by 37.5%"
+    assert rows["pass 1, A4, 500 tokens, pages/s"] == "16.0 20.0 1.2 ≥ 55, missed by 63.6%; ≥ 2 times, missed by 37.5%"
     assert rows["process start to ready, warm, s"] == "– 25.0 – ≤ 15, missed by 66.7%"
-    assert rows["crops of 600², 60 tokens, a second"] == "– 400.0 – ≥ 400"
-    assert rows["encoder, ms a page"] == "– – – ≤ 8"
+    assert rows["crops of 600², 60 tokens, a second"] == "– 450.0 – ≥ 450"
+    assert rows["encoder, ms a page"] == "– – – ≤ 7"
     assert rows["pass1_500.stock_generate"] == "7.0"
     assert rows["ready_s.cold"] == "80.0"
     assert not [name for name in rows if name.startswith("stages")]
@@ -140,7 +140,10 @@ def test_drafts_are_measured_with_simulated_acceptance_only(capsys: pytest.Captu
     assert parse().drafts == 0 and suite.build_overrides(parse()) == {}
     assert (simulated.drafts, simulated.acceptance) == (harness.DRAFT_TOKENS, 2.5)
     config = suite.build_overrides(simulated)["speculative_config"]
-    assert (config["num_speculative_tokens"], config["synthetic_acceptance_length"]) == (harness.DRAFT_TOKENS, 2.5)
+    rates = config["synthetic_acceptance_rates"]
+    assert config["num_speculative_tokens"] == len(rates) == harness.DRAFT_TOKENS
+    assert sum(rates[:4]) == pytest.approx(1.5, abs=0.001)
+    assert rates == sorted(rates, reverse=True)
     with pytest.raises(SystemExit):
         parse("--acceptance", "3", "--drafts", "0")
     assert "--acceptance: needs --drafts" in capsys.readouterr().err

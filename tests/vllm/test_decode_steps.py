@@ -245,3 +245,22 @@ def test_vllm_divides_a_step_that_is_too_small_for_all(configuration: Configurat
         engine.scheduler.add_request(wish.build(f"r{number}", arrival=number))
 
     assert [ours.step() for _ in range(6)] == [stock.step() for _ in range(6)]
+
+
+def test_many_answers_have_half_of_the_drafts(configuration: Configuration, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the step after the one in which there are too many, and not for longer; whoever schedules it."""
+    monkeypatch.setattr(drafts, "FEW_ANSWERS", 2)
+    for is_stock in (False, True):
+        engine = Engine(configuration.build(BLOCKS, is_stock, use_v2_model_runner=True), seed=0, depth=1)
+        monkeypatch.setattr(engine, "draft", lambda names: DraftTokenIds([], []))  # as where vLLM does not wait for it
+        counts = []
+        for number in range(9):
+            if number < 3:
+                wish = Wish(2, image=0, max_tokens=30, priority=0, has_draft=True, ends=False, logprobs=None)
+                engine.scheduler.add_request(wish.build(f"r{number}", arrival=number))
+            if number == 5:
+                engine.scheduler.finish_requests("r0", RequestStatus.FINISHED_ABORTED)
+            output, _ = engine.step()
+            counts.append(sorted(output.num_scheduled_tokens.values()))
+
+        assert counts == [[2], [2, 5], [2, 5, 5], [3, 3, 3], [3, 3, 3], [3, 3], [5, 5], [5, 5], [5, 5]]

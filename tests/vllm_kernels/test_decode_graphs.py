@@ -13,8 +13,9 @@ from vllm.v1.worker.gpu.input_batch import InputBatch, InputBuffers
 
 from twopass.engines.vllm.arguments import cuda_graph_config
 from twopass.engines.vllm.plugin import decode_graphs
+from twopass.engines.vllm.plugin.drafts import count_in_step
 
-SEQUENCES, DRAFTS = 512, 4
+SEQUENCES, DRAFTS = 512, 8  # a step of many answers verifies four of each
 
 
 def build_manager(mode: CUDAGraphMode = CUDAGraphMode.FULL) -> Any:
@@ -51,7 +52,7 @@ def dispatch(manager: Any, queries: list[int], has_prompt: bool = False) -> Batc
 
 @pytest.mark.parametrize(
     ("queries", "tokens", "requests"),
-    [([1] * 512, 512, 512), ([1] * 500, 512, 512), ([1], 1, 1), ([5] * 512, 2560, 512), ([5] * 3, 16, 16)]
+    [([1] * 512, 512, 512), ([1] * 500, 512, 512), ([1], 1, 1), ([5] * 512, 2560, 512), ([9] * 3, 32, 32)]
     + [([5] * 256 + [1] * 256, 1600, 512), ([1, 2, 3, 4, 5], 16, 16)],
     ids=str,
 )
@@ -78,7 +79,7 @@ def test_every_graph_that_is_chosen_is_captured(manager: Any) -> None:
     captured = manager._capture_descs[CUDAGraphMode.FULL]
 
     assert {graph for found in manager._candidates.values() for graph in found} == set(captured)
-    assert captured[0].num_tokens == (1 + DRAFTS) * SEQUENCES
+    assert captured[0].num_tokens == SEQUENCES + count_in_step(DRAFTS, SEQUENCES)
     assert list(manager._capture_descs) == [CUDAGraphMode.FULL]
 
 

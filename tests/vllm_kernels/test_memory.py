@@ -35,7 +35,7 @@ def build_runner(model: Any, drafts: int) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("drafts", "rows"), [(0, []), (4, [30])])
+@pytest.mark.parametrize(("drafts", "rows"), [(0, []), (4, [30]), (8, [54])])
 def test_the_largest_batches_are_tried(drafts: int, rows: list[int]) -> None:
     """Of images, and with drafts of logits: vLLM's profile has one row for each request."""
     model = Model()

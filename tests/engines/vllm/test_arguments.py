@@ -22,6 +22,7 @@ from twopass.engines.vllm.arguments import (
     forgo_compilation,
     reduce_load,
 )
+from twopass.engines.vllm.plugin.drafts import FEW_ANSWERS
 from twopass.errors import EngineError
 from twopass.families.interface import FamilyOptions
 from twopass.families.registry import get_family
@@ -143,35 +144,35 @@ def test_drafts_are_on_where_they_were_measured(
 
 
 def test_graphs_and_steps_have_room_for_drafts() -> None:
-    """Each sequence has its token and its drafts in a step."""
+    """Each sequence has its token and half of the most drafts in a step."""
     preset, folder = PAGE_PRESETS["141"], Path("m")
 
     with_drafts, without = (
-        build_arguments(Settings(), folder, preset, drafts=4),
+        build_arguments(Settings(), folder, preset, most_drafts=8),
         build_arguments(Settings(), folder, preset),
     )
-    chosen = build_arguments(Settings(max_num_batched_tokens=2048), folder, preset, drafts=4)
+    chosen = build_arguments(Settings(max_num_batched_tokens=2048), folder, preset, most_drafts=8)
 
     assert without["max_num_batched_tokens"] == preset.batched_tokens
     assert with_drafts["max_num_batched_tokens"] == preset.batched_tokens + 4 * preset.sequences
     assert chosen["max_num_batched_tokens"] == 5 * preset.sequences
-    assert with_drafts["speculative_config"]["num_speculative_tokens"] == 4
+    assert with_drafts["speculative_config"]["num_speculative_tokens"] == 8
     assert with_drafts["compilation_config"]["cudagraph_capture_sizes"][-1] == 5 * preset.sequences
     assert "speculative_config" not in without
 
 
 @pytest.mark.parametrize("sequences", [1, 5, 100, 512])
 def test_graphs_fit_steps_with_and_without_drafts(sequences: int) -> None:
-    """A full engine is not padded, whether all answers are drafted or none."""
-    with_drafts = set(cuda_graph_config(sequences, 4)["cudagraph_capture_sizes"])
+    """A full engine is not padded, whether all answers are drafted or none; few answers have twice as many drafts."""
+    with_drafts = set(cuda_graph_config(sequences, 8)["cudagraph_capture_sizes"])
     without = cuda_graph_config(sequences)["cudagraph_capture_sizes"]
 
-    assert with_drafts == {*without, *(5 * size for size in without)}
+    assert with_drafts == {*without, *((9 if size <= FEW_ANSWERS else 5) * size for size in without)}
 
 
 def test_after_an_out_of_memory_error_fewer_images_are_encoded_at_once() -> None:
     """The encoder's batch follows from the tokens of a step without drafts; one image always fits."""
-    arguments = build_arguments(Settings(), Path("m"), PAGE_PRESETS["141"], drafts=4)
+    arguments = build_arguments(Settings(), Path("m"), PAGE_PRESETS["141"], most_drafts=8)
 
     once = reduce_load(arguments, 1000)
     often = once

@@ -230,7 +230,7 @@ def test_vllms_own_code_runs_instead_of_a_part_that_does_not_fit(part: str, tmp_
 
     def build(changed: list[str]) -> dict[str, Any]:
         drafts = choose_drafts(settings, GpuInfo(count=1), changed)
-        return build_arguments(settings, tmp_path, PAGE_PRESETS["24"], drafts=drafts, changed=changed)
+        return build_arguments(settings, tmp_path, PAGE_PRESETS["24"], most_drafts=drafts, changed=changed)
 
     usual, changed = build([]), build([part])
 

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.vllm.plugin.drafts import MAX_MATCH, MIN_MATCH, find_draft
+from twopass.engines.vllm.plugin.drafts import (
+    FEW_ANSWERS,
+    MAX_MATCH,
+    MIN_MATCH,
+    choose_count,
+    count_in_step,
+    find_draft,
+)
 
 NUMBERS = range(10, 20)
 REF, LABEL, REF_END, DET, OPEN, COMMA, CLOSE, DET_END, NEWLINE = range(100, 109)
@@ -119,3 +126,13 @@ def _try_in_order(text: list[int], cursor: int, output: list[int], fresh: int, c
                 return output[end : end + count], cursor
     start = cursor if kept == fresh else cursor + 1
     return text[start : start + count], cursor
+
+
+@given(most=st.integers(0, 15), sequences=st.integers(1, 600))
+def test_a_step_has_room_for_the_drafts_of_any_number_of_answers(most: int, sequences: int) -> None:
+    """All of few answers, half of more; a setting of one draft never becomes none."""
+    counts = [choose_count(most, answers) for answers in range(1, sequences + 1)]
+
+    assert count_in_step(most, sequences) == max(answers * count for answers, count in enumerate(counts, 1))
+    assert set(counts[:FEW_ANSWERS]) == {most}
+    assert all(most <= 2 * count <= most + 1 for count in counts[FEW_ANSWERS:])

@@ -401,7 +401,7 @@ H200 = GpuInfo(count=1, memory_gb=141, free_gb=141, name="NVIDIA H200", driver="
 def choose_name(gpus: GpuInfo = H200, weights: str = "/models/a", root: str = "/caches", **fields: Any) -> str:
     chosen = Settings(engine="vllm", **fields)
     preset = choose_preset(chosen, gpus.memory_gb)
-    arguments = build_arguments(chosen, Path(weights), preset, True, drafts=fields.get("draft_tokens", 4))
+    arguments = build_arguments(chosen, Path(weights), preset, True, most_drafts=fields.get("draft_tokens", 4))
     folders = {"vllm": Path(root, "vllm"), "triton": Path(root, "triton")}
     return shared_cache.choose_name(startup.cache_key(gpus), arguments, folders, chosen)
 

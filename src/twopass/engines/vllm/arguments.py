@@ -11,12 +11,21 @@ from twopass.engines.detector import placement
 from twopass.engines.gpus import GpuInfo
 from twopass.engines.vllm import images
 from twopass.engines.vllm.images import ImageInput
-from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V1, NGRAM_V2, SCHEDULER, STOCK_NGRAM, WORKER, compatibility
+from twopass.engines.vllm.plugin import (
+    DRAFT_TEXTS,
+    NGRAM_V1,
+    NGRAM_V2,
+    SCHEDULER,
+    STOCK_NGRAM,
+    WORKER,
+    compatibility,
+    drafts,
+)
 from twopass.models import Model, Preset, find_model
 from twopass.settings import Settings
 
 NEEDED_FOR_DRAFTS = {compatibility.SCHEDULER, compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
-DEFAULT_DRAFTS = 4
+DEFAULT_DRAFTS = 8
 # The major compute capability of H100 and H200. The attention that vLLM chooses on other GPUs has full CUDA graphs only
 # of batches in which every request has the same number of drafts; whether drafts make those faster was not measured.
 DRAFTING_CAPABILITY = 9
@@ -27,7 +36,7 @@ MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
 
 
 def choose_drafts(settings: Settings, gpus: GpuInfo, changed: Collection[str] = ()) -> int:
-    """How many tokens are drafted for each step: DRAFT_TOKENS, or what is known to be faster on this GPU.
+    """The most tokens that are drafted for a step: DRAFT_TOKENS, or what is known to be faster on this GPU.
 
     0 where the model, a machine without GPUs, or a `changed` part of the plugin does not allow any.
     """
@@ -43,13 +52,13 @@ def build_arguments(
     model: Path,
     defaults: Preset,
     has_gpu: bool = True,
-    drafts: int = 0,
+    most_drafts: int = 0,
     changed: Collection[str] = (),
 ) -> dict[str, Any]:
     """Build vLLM's engine arguments from the settings; the preset fills in what is not set.
 
-    `drafts` are the tokens that are drafted for each step. `changed` are parts of the plugin instead of which vLLM's
-    own code is used.
+    `most_drafts` are the most tokens that are drafted for an answer in a step. `changed` are parts of the plugin
+    instead of which vLLM's own code is used.
     """
     kind = find_model(settings.model)
     sequences = settings.max_num_seqs or settings.engine_sequences or defaults.sequences
@@ -61,19 +70,19 @@ def build_arguments(
         "kv_cache_dtype": settings.kv_cache_dtype,
         "max_model_len": settings.max_model_len or kind.context_factor * defaults.context,
         "max_num_seqs": sequences,
-        "max_num_batched_tokens": _choose_step_tokens(settings, defaults, sequences, drafts),
+        "max_num_batched_tokens": _choose_step_tokens(settings, defaults, sequences, most_drafts),
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
-        **({} if eager else {"compilation_config": _configure_compilation(settings, kind, sequences, drafts)}),
+        **({} if eager else {"compilation_config": _configure_compilation(settings, kind, sequences, most_drafts)}),
         "load_format": settings.load_format,
         "stream_interval": settings.stream_interval,
         "shutdown_timeout": settings.shutdown_timeout_s,
         "scheduling_policy": "priority",
         **({} if compatibility.SCHEDULER in changed else {"scheduler_cls": SCHEDULER}),
         **({} if compatibility.WORKER in changed else {"worker_cls": WORKER}),
-        **_choose_processors(kind, has_gpu, compatibility.BAN in changed, drafts > 0),
-        **({"speculative_config": build_speculative_config(drafts)} if drafts else {}),
+        **_choose_processors(kind, has_gpu, compatibility.BAN in changed, most_drafts > 0),
+        **({"speculative_config": build_speculative_config(most_drafts)} if most_drafts else {}),
         "limit_mm_per_prompt": {"image": 1, "video": 0},
         "enable_prefix_caching": False,  # pages have no common prefix; vLLM's recipe disables it too
         "mm_processor_cache_gb": 0,
@@ -86,13 +95,14 @@ def build_arguments(
     }
 
 
-def _choose_step_tokens(settings: Settings, defaults: Preset, sequences: int, drafts: int) -> int:
+def _choose_step_tokens(settings: Settings, defaults: Preset, sequences: int, most_drafts: int) -> int:
     """How many tokens a step may have. Drafts come on top of the preset's: as many prompts enter a step with them.
 
     MAX_NUM_BATCHED_TOKENS includes the drafts. An image that has more tokens than a step would never be encoded.
     """
-    usual = max(defaults.batched_tokens, sequences) + drafts * sequences
-    least = max(images.choose(settings).max_tokens, (1 + drafts) * sequences)
+    drafted = drafts.count_in_step(most_drafts, sequences)
+    usual = max(defaults.batched_tokens, sequences) + drafted
+    least = max(images.choose(settings).max_tokens, sequences + drafted)
     return max(settings.max_num_batched_tokens or usual, least)
 
 
@@ -106,9 +116,14 @@ def _choose_processors(model: Model, has_gpu: bool, uses_stock: bool, has_drafts
     return {"logits_processors": [ban, DRAFT_TEXTS] if has_drafts else [ban]}
 
 
-def build_speculative_config(drafts: int) -> dict[str, Any]:
+def build_speculative_config(most_drafts: int) -> dict[str, Any]:
     """vLLM's configuration of its n-gram speculator, which the plugin replaces; it keeps all tokens on the GPU."""
-    return {"method": "ngram_gpu", "num_speculative_tokens": drafts, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
+    return {
+        "method": "ngram_gpu",
+        "num_speculative_tokens": most_drafts,
+        "prompt_lookup_min": 2,
+        "prompt_lookup_max": 5,
+    }
 
 
 def choose_attention(model: Model, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
@@ -137,31 +152,32 @@ def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
     return describe_precision(arguments, images.choose(settings), settings.logprobs)
 
 
-def _configure_compilation(settings: Settings, model: Model, sequences: int, drafts: int) -> dict[str, Any]:
+def _configure_compilation(settings: Settings, model: Model, sequences: int, most_drafts: int) -> dict[str, Any]:
     uncompiled = _UNCOMPILED if settings.torch_compile == "off" else {}
     # vLLM 0.33 captures whole steps without the windows of attention, and pads such a step without their prompts.
     attention = {"cudagraph_mode": "PIECEWISE"} if model.has_windowed_attention else {}
-    return cuda_graph_config(sequences, drafts) | attention | uncompiled
+    return cuda_graph_config(sequences, most_drafts) | attention | uncompiled
 
 
-def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
+def cuda_graph_config(sequences: int, most_drafts: int = 0) -> dict[str, Any]:
     """vLLM's compilation settings: CUDA graphs in few sizes, because capturing vLLM's own 51 and 35 sizes takes 11 s.
 
     Without drafts, a step that prefills a page has more tokens than any graph, so graphs are for decoding only. With
-    drafts, a request may have any number of tokens in a step from one to 1 + `drafts`: graphs of any batch are needed,
-    and a page alone is prefilled by one of them, too. There are sizes for requests that all have drafts and for
+    drafts, a request may have any number of tokens in a step from one to 1 + `most_drafts`: graphs of any batch are
+    needed, and a page alone is prefilled by one of them, too. There are sizes for requests that all have drafts and for
     requests of which none has; decode_graphs.py divides them among both kinds of steps. Where vLLM's attention cannot
     have graphs of any batch (FlashAttention 2, FlashInfer), vLLM itself captures piecewise graphs for such batches.
     """
     return {
-        "cudagraph_mode": "FULL" if drafts else "FULL_DECODE_ONLY",
-        "cudagraph_capture_sizes": _list_graph_sizes(sequences, drafts),
+        "cudagraph_mode": "FULL" if most_drafts else "FULL_DECODE_ONLY",
+        "cudagraph_capture_sizes": _list_graph_sizes(sequences, most_drafts),
     }
 
 
-def _list_graph_sizes(sequences: int, drafts: int) -> list[int]:
+def _list_graph_sizes(sequences: int, most_drafts: int) -> list[int]:
     counts = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
-    return sorted({count * tokens for count in counts if count <= sequences for tokens in (1, 1 + drafts)})
+    answers = [count for count in counts if count <= sequences]
+    return sorted({*answers, *(count * (1 + drafts.choose_count(most_drafts, count)) for count in answers)})
 
 
 def reduce_load(arguments: Mapping[str, Any], largest_image: int) -> dict[str, Any]:
@@ -171,11 +187,11 @@ def reduce_load(arguments: Mapping[str, Any], largest_image: int) -> dict[str, A
     the tokens for which a step needs room.
     """
     sequences = max(1, arguments["max_num_seqs"] // 2)
-    drafts = arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
-    usual = arguments["max_num_batched_tokens"] - drafts * arguments["max_num_seqs"]
-    tokens = max(usual // 2, sequences) + drafts * sequences
+    most_drafts = arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
+    usual = arguments["max_num_batched_tokens"] - drafts.count_in_step(most_drafts, arguments["max_num_seqs"])
+    tokens = max(usual // 2, sequences) + drafts.count_in_step(most_drafts, sequences)
     graphs = arguments.get("compilation_config", {})
-    sizes = {"cudagraph_capture_sizes": _list_graph_sizes(sequences, drafts)}
+    sizes = {"cudagraph_capture_sizes": _list_graph_sizes(sequences, most_drafts)}
     return {
         **arguments,
         "max_num_seqs": sequences,

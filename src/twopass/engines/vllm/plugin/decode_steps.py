@@ -16,7 +16,7 @@ from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
 from vllm.v1.request import RequestStatus
 
-from twopass.engines.vllm.plugin import compatibility
+from twopass.engines.vllm.plugin import compatibility, drafts
 
 _Planned = tuple[Any, int, bool]  # a request, how many of its tokens a step computes, whether it needs more blocks
 
@@ -47,10 +47,13 @@ class DecodeScheduler(AsyncScheduler):
     def _update_after_schedule(self, scheduler_output: Any) -> None:
         super()._update_after_schedule(scheduler_output)
         if self.num_spec_tokens:
+            count = self._count_next_drafts()
             for request_id in scheduler_output.num_scheduled_tokens:
                 request = self.requests[request_id]
-                if not self.can_draft(request):
-                    request.spec_token_ids = []
+                request.spec_token_ids = request.spec_token_ids[:count] if self.can_draft(request) else []
+
+    def _count_next_drafts(self) -> int:
+        return drafts.choose_count(self.num_spec_tokens, len(self.running))
 
     def _plan_decoding(self) -> list[_Planned] | None:
         """What vLLM would schedule if all requests only decode; None if vLLM has to decide. Nothing is changed yet."""
@@ -88,20 +91,21 @@ class DecodeScheduler(AsyncScheduler):
         if any(getattr(self, "_pending_encoder_input_ids", {}).values()):  # of vLLM 0.33
             output.encoder_input_updates = self._get_encoder_input_updates(tokens, [], {})
         output.num_scheduled_tokens, output.total_num_scheduled_tokens = tokens, sum(tokens.values())
-        cached, drafts = output.scheduled_cached_reqs, output.scheduled_spec_decode_tokens
+        cached, verified = output.scheduled_cached_reqs, output.scheduled_spec_decode_tokens
         cached.req_ids, cached.new_block_ids = list(tokens), new_blocks
         if not self.use_v2_model_runner:
             new = [request for request, _, _ in planned if request.request_id not in scheduled_before]
             cached.all_token_ids = {request.request_id: request.all_token_ids.copy() for request in new}
             self.prev_step_scheduled_req_ids.update(tokens)
-        next_drafts, next_step = self._spec_token_placeholders, self.current_step + self.decode_stagger
+        next_drafts = self._spec_token_placeholders[: self._count_next_drafts()]
+        next_step = self.current_step + self.decode_stagger
         for request, count, _ in planned:
             computed, unknown = request.num_computed_tokens, request.num_output_placeholders
             cached.num_computed_tokens.append(computed)
             cached.num_output_tokens.append(len(request._output_token_ids) + unknown)
             if count > 1:
                 given = request.spec_token_ids
-                drafts[request.request_id] = given if len(given) < count else given[: count - 1]
+                verified[request.request_id] = given if len(given) < count else given[: count - 1]
             request.num_computed_tokens = computed + count
             request.num_output_placeholders = unknown + count
             request.num_in_flight_tokens += count
@@ -127,12 +131,12 @@ class DecodeScheduler(AsyncScheduler):
 
     def _append_silently(self, step: Any, answer: Any) -> dict[str, int]:
         """Give their tokens to requests that go on and send nothing; the others are returned, for vLLM."""
-        drafts, sampled, rows = step.scheduled_spec_decode_tokens, answer.sampled_token_ids, answer.req_id_to_index
+        given, sampled, rows = step.scheduled_spec_decode_tokens, answer.sampled_token_ids, answer.req_id_to_index
         others = {}
         for request_id, count in step.num_scheduled_tokens.items():
             request = self.requests.get(request_id)
             new = sampled[rows[request_id]] if request else ()
-            rejected = len(verified) + 1 - len(new) if (verified := drafts.get(request_id)) else 0
+            rejected = len(verified) + 1 - len(new) if (verified := given.get(request_id)) else 0
             if not new or not self._is_continued(request, new, rejected):
                 others[request_id] = count
                 continue

@@ -19,6 +19,10 @@ TOKEN_TYPE = "i"
 MAX_MATCH = 8
 MIN_MATCH = 2  # tokens that have to match in the text, where a single token occurs in too many places
 
+# Of so many answers at once, a step verifies all drafts: it takes as long as with half of them, because the GPU reads
+# the weights of all experts anyway. A fuller step takes longer with each draft.
+FEW_ANSWERS = 64
+
 _Match = tuple[int, bool, bool, int, int]  # length, in the text, not before the cursor, nearness, where it ends
 
 
@@ -34,6 +38,16 @@ def unpack(params: Any) -> array[int]:
 def has_drafts(params: Any) -> bool:
     """Whether they carry any. Every step asks this about every request, so nothing is unpacked."""
     return bool((params.extra_args or {}).get(DRAFT))
+
+
+def choose_count(most: int, answers: int) -> int:
+    """How many drafts of each answer a step verifies, of at most `most`."""
+    return most if answers <= FEW_ANSWERS else (most + 1) // 2
+
+
+def count_in_step(most: int, sequences: int) -> int:
+    """The most drafts that a step verifies, of all answers of an engine with so many sequences."""
+    return max(count * choose_count(most, count) for count in (min(sequences, FEW_ANSWERS), sequences))
 
 
 def find_draft(

@@ -22,6 +22,7 @@ from vllm.multimodal.processing import PromptReplacement
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import tiling
+from twopass.engines.vllm.plugin import drafts
 from twopass.engines.vllm.plugin.clip import Clip
 from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, ViewTensors
 from twopass.engines.vllm.plugin.sam import Sam
@@ -208,7 +209,8 @@ class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
 def _build_encoder(encode: Encode, vllm_config: Any, graphs: bool) -> Encoder:
     eager = vllm_config.model_config.enforce_eager or not current_platform.is_cuda()
     scheduler = vllm_config.scheduler_config
-    tokens = scheduler.max_num_batched_tokens - vllm_config.num_speculative_tokens * scheduler.max_num_seqs
+    drafted = drafts.count_in_step(vllm_config.num_speculative_tokens, scheduler.max_num_seqs)
+    tokens = scheduler.max_num_batched_tokens - drafted
     # With tensor parallelism, CLIP communicates between GPUs, which a CUDA graph must not contain.
     is_single_gpu = vllm_config.parallel_config.tensor_parallel_size == 1
     return Encoder(encode, vllm_config.model_config.dtype, tokens, graphs and is_single_gpu and not eager)
