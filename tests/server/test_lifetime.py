@@ -105,7 +105,6 @@ def test_old_jobs_are_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "jobs"
     with run_server(folder) as server:
         job_id = server.send(build_pdf(1), wait_s=60).json()["id"]
-    time.sleep(0.1)
     with run_server(folder, SERVE_RETENTION_S="0.05") as server:
         until = time.monotonic() + 30
         while (folder / job_id).exists() and time.monotonic() < until:

@@ -137,9 +137,16 @@ async def test_a_loop_ends(engine: HfEngine) -> None:
 
 async def test_a_cancelled_prompt_frees_the_thread(engine: HfEngine) -> None:
     """The next prompt does not wait for the cancelled one's answer."""
-    long_prompt = replace(PROMPTS[f"padded-{UNBANNED}"], sampling=Sampling(max_tokens=1500))
+    loop, answering = asyncio.get_running_loop(), asyncio.Event()
+
+    def loop_check(text: str) -> bool:
+        loop.call_soon_threadsafe(answering.set)
+        return False
+
+    long_prompt = replace(PROMPTS[f"padded-{UNBANNED}"], sampling=Sampling(max_tokens=1500), loop_check=loop_check)
     task = asyncio.create_task(engine.generate(long_prompt))
-    await asyncio.sleep(0.5)
+    async with asyncio.timeout(120):
+        await answering.wait()
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):

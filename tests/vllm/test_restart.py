@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +104,12 @@ def engine() -> VllmEngine:
     return start(Settings(preset="cpu", page_workers=1, engine_restarts=12))
 
 
+async def wait_until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 def build_prompt(name: str) -> Prompt:
     return Prompt(name, "Free OCR.", Pixels(1, 1, data=bytes(3)))
 
@@ -125,9 +131,7 @@ async def test_the_last_attempt_is_alone_even_if_others_arrive(engine: VllmEngin
     """A poison prompt that arrives during another prompt's last attempt waits, and does not make it fail."""
     first = asyncio.create_task(engine.generate(build_prompt("poison")))
     innocent = asyncio.create_task(engine.generate(build_prompt("good")))
-    async with asyncio.timeout(60):
-        while len(engine.incidents) < 2:
-            await asyncio.sleep(0.01)
+    await wait_until(lambda: len(engine.incidents) == 2)
     late = asyncio.create_task(engine.generate(build_prompt("poison")))
 
     async with asyncio.timeout(60):
@@ -142,7 +146,7 @@ async def test_a_start_that_hangs_ends_the_worker(engine: VllmEngine) -> None:
     with pytest.raises(EngineError, match="did not start again"):
         await engine.generate(build_prompt("poison"))
     assert engine.is_gone
-    await asyncio.sleep(2 * START_S)  # until the late core has started, which must not happen during the next test
+    await wait_until(lambda: len(Client.running) == 1)  # the late core, which must not start during the next test
 
 
 async def test_cancelling_a_page_does_not_cancel_the_restart(engine: VllmEngine) -> None:
@@ -155,7 +159,7 @@ async def test_cancelling_a_page_does_not_cancel_the_restart(engine: VllmEngine)
     poison = asyncio.create_task(engine.generate(build_prompt("poison")))
     first = asyncio.create_task(impatient())
     others = [asyncio.create_task(engine.generate(build_prompt("good"))) for _ in range(2)]
-    await asyncio.sleep(ANSWER_S / 2 + 0.02)
+    await wait_until(lambda: Process.starting == 1)
     poison.cancel()
 
     assert [answer.text for answer in await asyncio.gather(*others)] == ["fine", "fine"]
@@ -166,7 +170,7 @@ async def test_cancelling_a_page_does_not_cancel_the_restart(engine: VllmEngine)
 async def test_closing_waits_for_a_core_that_is_starting(engine: VllmEngine) -> None:
     """After close, no core is left running."""
     task = asyncio.create_task(engine.generate(build_prompt("poison")))
-    await asyncio.sleep(ANSWER_S / 2 + START_S / 2)
+    await wait_until(lambda: Process.starting == 1)
     task.cancel()
 
     await engine.close()
