@@ -26,7 +26,8 @@ from twopass.pages import source_files
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.runtime import confinement, page_protocol, vendor_reports
-from twopass.runtime.page_pool import PagePool, cpu_time_callback
+from twopass.runtime.page_pool import PagePool, cpu_time_callback, open_page_pool
+from twopass.settings import Settings
 from twopass.steps import fetch, render
 from twopass.steps.render import DrawRequest
 
@@ -90,6 +91,25 @@ async def test_a_crash_loses_one_call(page_pool: PagePool) -> None:
 
     assert caught.value.code is Code.RENDER_CRASH
     assert await page_pool.call(operator.add, 1, 2) == 3
+
+
+async def test_children_start_as_calls_need_them() -> None:
+    """`twopass reparse` of one page starts one child and not one for each core.
+
+    Nor does a call wait for the successor of a dead child while another one is idle.
+    """
+    before = find_children()
+
+    async with open_page_pool(Settings(page_workers=3), PixelBufferPool(0, 0)) as page_pool:
+        at_first = find_children() - before
+        one_by_one = {await page_pool.call(os.getpid) for _ in range(3)}
+        together = set(await asyncio.gather(page_pool.call(os.getpid), page_pool.call(os.getpid)))
+        with suppress(WorkerDied):
+            await page_pool.call(os._exit, 1)
+        left = {await page_pool.call(os.getpid) for _ in range(3)}
+
+    assert (len(at_first), len(one_by_one), len(together), len(left)) == (0, 1, 2, 1)
+    assert one_by_one < together > left
 
 
 async def test_a_child_that_died_while_idle_loses_no_call(page_pool: PagePool) -> None:

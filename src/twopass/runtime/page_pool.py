@@ -7,6 +7,7 @@ only its caller gets WorkerDied. A child with a slow call gets a substitute, so 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sys
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
@@ -15,7 +16,6 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
@@ -107,7 +107,7 @@ class _PageProcess:
         image.
         """
         loop = asyncio.get_running_loop()
-        meter, numbers, is_slow = CallMeter(budget, self._read_cpu_time), count(1), False
+        meter, numbers, is_slow = CallMeter(budget, self._read_cpu_time), itertools.count(1), False
         timer: asyncio.TimerHandle
 
         def check() -> None:
@@ -162,7 +162,7 @@ class _PageProcess:
 
 
 class PagePool:
-    """A fixed number of page workers, started by `open` and killed by `close`, on one event loop.
+    """At most `count` page workers, started by `open` or by calls and killed by `close`, on one event loop.
 
     `timeout_s` limits the processor time of a call; a budget around the call may leave it less. Slow calls get
     substitutes: at most `count` more children. Children that wait for a call import `preload` meanwhile, names of
@@ -192,7 +192,9 @@ class PagePool:
         self._slow_call_s = slow_call_s
         self._inherited = (*INHERITED, *more_inherited)
         self._substitutes = 0
-        self._idle: asyncio.Queue[_PageProcess | None] = asyncio.Queue()  # None: the next call starts a new child
+        # None: a call that finds no idle child starts one. The numbers keep children in the order of their last calls.
+        self._idle: asyncio.PriorityQueue[tuple[bool, int, _PageProcess | None]] = asyncio.PriorityQueue()
+        self._numbers = itertools.count()
         self._children: set[_PageProcess] = set()
 
     def create_sibling(
@@ -212,7 +214,15 @@ class PagePool:
         async with task_group.open_group() as group:
             starting = [group.create_task(self._start()) for _ in range(self.count)]
         for started in starting:
-            self._idle.put_nowait(started.result())
+            self._add_idle(started.result())
+
+    def open_as_needed(self) -> None:
+        """In place of `open`: a call that finds no idle child starts one."""
+        for _ in range(self.count):
+            self._add_idle(None)
+
+    def _add_idle(self, child: _PageProcess | None) -> None:
+        self._idle.put_nowait((child is None, next(self._numbers), child))
 
     async def close(self) -> None:
         await asyncio.gather(*(child.kill() for child in self._children))
@@ -232,14 +242,14 @@ class PagePool:
         self, function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any], budget: CpuBudget
     ) -> Answer:
         """Send the call to the next idle child and return its answer: a value, or the function's error."""
-        child = await self._idle.get()
+        *_, child = await self._idle.get()
         alive, has_substitute, meter = False, False, None
 
         def add_substitute() -> None:
             nonlocal has_substitute
             if self._substitutes < self.count:
                 self._substitutes, has_substitute = self._substitutes + 1, True
-                self._idle.put_nowait(None)
+                self._add_idle(None)
             for callback in slow_call_callbacks.get():
                 callback()
 
@@ -269,7 +279,7 @@ class PagePool:
             finally:
                 self._substitutes -= has_substitute
                 if not is_surplus:
-                    self._idle.put_nowait(child if alive else None)  # the next call starts a new child for None
+                    self._add_idle(child if alive else None)
                 if meter:
                     cpu_time_callback.get()(meter.cpu_s)
         return answer
@@ -277,11 +287,9 @@ class PagePool:
     def _withdraw_substitute(self) -> bool:
         """Remove one child that is not started yet; returns False if all are."""
         idle = [self._idle.get_nowait() for _ in range(self._idle.qsize())]
-        is_withdrawn = None in idle
-        if is_withdrawn:
-            idle.remove(None)
-        for child in idle:
-            self._idle.put_nowait(child)
+        is_withdrawn = bool(idle) and idle[-1][-1] is None
+        for waiting in idle[:-1] if is_withdrawn else idle:
+            self._idle.put_nowait(waiting)
         return is_withdrawn
 
     def _explain_death(
@@ -359,10 +367,10 @@ class PagePool:
 
 @asynccontextmanager
 async def open_page_pool(settings: Settings, buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
-    """Start page workers for what needs no engine, and close them with their buffers at the end."""
+    """Page workers for what needs no engine, started as needed and closed with their buffers at the end."""
     page_pool = PagePool(settings.page_worker_count, buffers, settings.worker_timeout_s)
+    page_pool.open_as_needed()
     try:
-        await page_pool.open()
         yield page_pool
     finally:
         await page_pool.close()
