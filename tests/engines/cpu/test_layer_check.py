@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pymupdf
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.test_cpu_engine import count_words, map_characters, read, save
@@ -259,7 +259,6 @@ fonts = st.sampled_from(["A", "B"])
 drawn = st.lists(st.tuples(st.text(max_size=9), st.floats(-50, 300), fonts), max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(drawn)
 def test_words_on_a_blank_page_stay(page: list[tuple[str, float, str]]) -> None:
     """Where OCR reads nothing, every word stays, whatever its characters and wherever it stands."""
