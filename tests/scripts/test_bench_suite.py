@@ -66,20 +66,22 @@ def test_new_results_are_merged_into_existing_ones() -> None:
     }
 
 
-MACHINE = {"gpu": "H200, 580.1, 143771 MiB", "cores": 16, "versions": {"vllm": "0.33.0"}, "python_s": 1.5}
+MACHINE = {"gpu": "H200, 580.1, 143771 MiB", "cores": 16, "versions": {"vllm": "0.33.0"}, "python_s": 1.5, "boot": "a"}
 
 
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
         ({}, None),
-        ({"python_s": 1.6}, None),
-        ({"python_s": 2.5}, "python_s: 1.5, now 2.5"),
-        ({"gpu": "H100, 580.1, 81559 MiB"}, "gpu: H200, 580.1, 143771 MiB, now H100, 580.1, 81559 MiB"),
+        ({"python_s": 2.5}, None),
+        ({"python_s": 1.6, "boot": "b"}, None),
+        ({"python_s": 2.5, "boot": "b"}, "python_s: 1.5, now 2.5"),
+        ({"python_s": 2.5, "boot": ""}, "python_s: 1.5, now 2.5"),
+        ({"gpu": "H100, 580.1, 81559 MiB", "boot": "b"}, "gpu: H200, 580.1, 143771 MiB, now H100, 580.1, 81559 MiB"),
     ],
 )
 def test_only_runs_of_like_machines_are_merged(change: dict[str, Any], difference: str | None) -> None:
-    """Card, driver and the speed of Python, which the core's thread follows; machines differ by a factor of two."""
+    """The same machine, or one with the same card and driver and as fast a Python, which the core follows."""
     assert harness.find_difference(MACHINE, MACHINE | change) == difference
     assert harness.find_difference(None, MACHINE | change) is None
 
