@@ -68,8 +68,9 @@ def test_words_of_an_answer_are_what_a_text_layer_would_have() -> None:
     assert acceptance.strip_answer(answer) == "The daisy-chain Pump Flow (m³/h) P-1 12.5"
 
 
-def test_a_page_is_drafted_from_its_text_layer() -> None:
+def test_a_page_is_drafted_from_its_text_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cpu engine's reading of the sample's first page has the words of the layer, in the model's grammar."""
+    monkeypatch.setenv("PAGE_WORKERS", "1")
     [page] = acceptance.read_pdf(ROOT / "samples" / "sample.pdf", pages=1, with_ocr=False)
 
     assert (page.group, page.file) == ("born-digital page", "sample")
