@@ -17,7 +17,8 @@ slower GPU needs fewer --pages and --mix-pages or a higher --limit-s:
     warm            the start again in --starts fresh processes, with the caches that `twopass` filled
     encoder         the vision encoder alone, vLLM's and ours
     job             whole jobs: PDFs from S3, artefacts to S3 (the command `jobs`)
-    stock_async     stock vLLM at its best; stock_generate: as most people run it; stock_v2: without an n-gram ban
+    stock_async     stock vLLM at its best; stock_graphs: with CUDA graphs of its encoder, too; stock_v2: without an
+                    n-gram ban; stock_generate: as most people run it
     transformers    page by page in Transformers (DeepSeek-OCR-2, which Transformers implements itself)
 
 This is what `python -m scripts.bench` runs when no command is given. Each command has its own --help:
@@ -365,8 +366,13 @@ def measure_v2(options: Any) -> dict[str, Any]:
     return _measure_stock(options, "stock_v2", "none")
 
 
-def _measure_stock(options: Any, name: str, ban: str) -> dict[str, Any]:
-    """Images are prepared by threads, answers are streamed in steps as large as ours."""
+def measure_graphs(options: Any) -> dict[str, Any]:
+    """Measure vLLM at its best with CUDA graphs of its encoder, which it does not have unless asked."""
+    return _measure_stock(options, "stock_graphs", "stock", compilation_config={"cudagraph_mm_encoder": True})
+
+
+def _measure_stock(options: Any, name: str, ban: str, **more: Any) -> dict[str, Any]:
+    """Images are prepared by threads, answers are streamed in steps as large as ours. `more` are vLLM's arguments."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -374,6 +380,7 @@ def _measure_stock(options: Any, name: str, ban: str) -> dict[str, Any]:
         **_build_arguments(options, ban),
         "renderer_num_workers": min(options.workers, options.renderers),
         "stream_interval": STREAM_INTERVAL,
+        **more,
     }
     core = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
 
@@ -464,15 +471,19 @@ async def _measure_core(core: Any, options: Any, name: str) -> None:
     await measure_rate(pages, 1, 8)  # alone: otherwise all threads load a tokenizer at once, which takes minutes
     # As many sequences and rounds, and the same warm-up, as in the stage `twopass`.
     await measure_rate(pages, options.sequences, WARM_UP_TOKENS)
-    rates = [await measure_rate(pages, options.pages, PAGE_TOKENS) for _ in range(options.rounds)]
-    print_json(found={"pass1_500": {name: statistics.median(rates)}})
-    await measure_rate(crops, min(options.sequences, options.crops), CROP_TOKENS, CROP_PROMPT)
-    rates = [await measure_rate(crops, options.crops, CROP_TOKENS, CROP_PROMPT) for _ in range(options.rounds + 1)]
-    print_json(found={"crops_per_s": {name: statistics.median(rates)}})
-    decoder = await measure_decoder(core, options, {name.removesuffix("_async"): NGRAM_BAN})
-    print_json(found={"decoder_tokens_per_s": decoder})
-    lengths = [page["tokens"] for page in read_mix(options.mix_pages)]
-    print_json(found={"pass1_mix": {name: await measure_mix(ask_page, lengths, options.sequences)}})
+    if "pass1" in options.what:
+        rates = [await measure_rate(pages, options.pages, PAGE_TOKENS) for _ in range(options.rounds)]
+        print_json(found={"pass1_500": {name: statistics.median(rates)}})
+    if "crops" in options.what:
+        await measure_rate(crops, min(options.sequences, options.crops), CROP_TOKENS, CROP_PROMPT)
+        rates = [await measure_rate(crops, options.crops, CROP_TOKENS, CROP_PROMPT) for _ in range(options.rounds + 1)]
+        print_json(found={"crops_per_s": {name: statistics.median(rates)}})
+    if "decoder" in options.what:
+        decoder = await measure_decoder(core, options, {name.removesuffix("_async"): NGRAM_BAN})
+        print_json(found={"decoder_tokens_per_s": decoder})
+    if "mix" in options.what:
+        lengths = [page["tokens"] for page in read_mix(options.mix_pages)]
+        print_json(found={"pass1_mix": {name: await measure_mix(ask_page, lengths, options.sequences)}})
 
 
 STAGE_PAGES = 4
@@ -528,14 +539,20 @@ def measure_encoder(options: Any) -> dict[str, Any]:
         }}  # fmt: skip
 
 
-STAGES = ("twopass", "warm", "encoder", "job", "stock_async", "stock_v2", "stock_generate", "transformers")
+STAGES = (
+    "twopass", "warm", "encoder", "job", "stock_async", "stock_graphs", "stock_v2", "stock_generate", "transformers",
+)  # fmt: skip
 WHAT = ("pass1", "crops", "mix", "decoder")
-LIMIT_S, LONG_STAGES, LONG_FACTOR = 900.0, ("job", "stock_async", "stock_v2"), 3  # of one stage; some take longer
+LIMIT_S, LONG_STAGES, LONG_FACTOR = (
+    900.0,
+    ("job", "stock_async", "stock_graphs", "stock_v2"),
+    3,
+)  # of one stage; some take longer
 RENDERERS = 8  # threads that prepare images for stock vLLM, which take 0.12 s of a core per page
 JOB_OPTIONS = ("--jobs", "1", "2", "--windows", "32")
 _MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the command `jobs`
     "twopass": measure_cold, "warm": measure_warm, "encoder": measure_encoder,
-    "stock_async": measure_async, "stock_v2": measure_v2,
+    "stock_async": measure_async, "stock_graphs": measure_graphs, "stock_v2": measure_v2,
     "stock_generate": measure_generate, "transformers": measure_transformers,
 }  # fmt: skip
 # Options in the JSON.
@@ -579,7 +596,7 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--only", nargs="+", choices=STAGES, help="stages to run")
     parser.add_argument("--stage", choices=tuple(_MEASURES), help=argparse.SUPPRESS)
     parser.add_argument("--commit", help="what is measured, where there is no repository")
-    parser.add_argument("--what", nargs="+", choices=WHAT, default=WHAT, help="parts of the stage twopass")
+    parser.add_argument("--what", nargs="+", choices=WHAT, default=WHAT, help="parts of the stages that read pages")
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--renderers", type=int, default=RENDERERS, help="threads that prepare images for stock vLLM")
     longer = f"{LONG_FACTOR} times that for {', '.join(LONG_STAGES)}"
