@@ -31,7 +31,7 @@ GOOD_ANSWER = answers.block("text", f"{LINE} Page 0. " * 4, (110, 80, 850, 180))
 
 @pytest.fixture
 def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
-    return Reader(page_pool, buffers, CpuEngine(2), Settings(max_page_pixels=2_000_000))
+    return Reader(page_pool, buffers, CpuEngine(2), Settings(max_page_pixels=2_000_000), dpi=72)
 
 
 def make_good_pdf(page_count: int = 1) -> bytes:

@@ -51,7 +51,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 async def report(page_pool: PagePool, buffers: PixelBufferPool, source: Path) -> ReadReport:
     """The report, read by an engine that uses drafts."""
-    return await read_report(source, Reader(page_pool, buffers, CpuEngine(2)), source.parent / "out", uses_drafts=True)
+    return await read_report(
+        source, Reader(page_pool, buffers, CpuEngine(2), dpi=72), source.parent / "out", uses_drafts=True
+    )
 
 
 def test_prompts_about_a_page_have_its_text(report: ReadReport) -> None:
@@ -83,7 +85,7 @@ async def test_what_is_stored_is_the_same_without_drafts(
     report: ReadReport, source: Path, page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
 ) -> None:
     """Document id, checkpoints, recorded prompts, manifest and artefacts do not depend on drafts."""
-    plain = await read_report(source, Reader(page_pool, buffers, CpuEngine(2)), tmp_path, uses_drafts=False)
+    plain = await read_report(source, Reader(page_pool, buffers, CpuEngine(2), dpi=72), tmp_path, uses_drafts=False)
 
     assert set(plain.drafts.values()) == {""}
     assert "pages/0001.json" in {name.partition("/")[2] for name in plain.stored}

@@ -39,7 +39,7 @@ class SilentEngine(Engine):
 
 @pytest.fixture
 def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
-    return Reader(page_pool, buffers, CpuEngine(2))
+    return Reader(page_pool, buffers, CpuEngine(2), dpi=72)
 
 
 def save_report(path: Path) -> None:

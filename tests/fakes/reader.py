@@ -36,7 +36,7 @@ class Reader:
     shutdown: Shutdown = field(default_factory=Shutdown)
     observer: Observer = field(default_factory=CompositeObserver)
     pick_start: Callable[[int], int] = lambda count: 0  # read pages in their order
-    dpi: int = 144  # of jobs that name none
+    dpi: int = 144  # of jobs that name none; fewer save time where a test does not look at pixels
 
     async def run(
         self,

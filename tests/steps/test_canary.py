@@ -472,7 +472,7 @@ class AnsweringEngine(ReplayEngine):
 @pytest.fixture
 def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
     answers = {name: Completion(text) for name, text in recorded.ANSWERS.items()}
-    return Reader(page_pool, buffers, AnsweringEngine(answers, "deepseek_ocr"))
+    return Reader(page_pool, buffers, AnsweringEngine(answers, "deepseek_ocr"), dpi=72)
 
 
 async def read_report(reader: Reader, folder: Path, **fields: Any) -> tuple[Result, dict[str, Any]]:

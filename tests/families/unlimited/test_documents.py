@@ -43,7 +43,7 @@ class RecordedEngine(Engine):
 
 @pytest.fixture
 def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
-    return Reader(page_pool, buffers, RecordedEngine())
+    return Reader(page_pool, buffers, RecordedEngine(), dpi=72)
 
 
 async def test_a_document_is_read_in_spite_of_unusable_answers(reader: Reader, tmp_path: Path) -> None:
