@@ -8,6 +8,7 @@ encoder         what the suite measures of the vision encoder
 starts          the engine's start, and what is compiled while serving
 acceptance      draft tokens from the page's text, without a model
 scans, corpus   readers compared on drawn scans, on drawn pages and on a folder
+calibration     confidence by script and height, fitted to drawn scans
 predict         predictions that other benchmarks score
 campaign        many documents, and what a job asks of S3
 harness, mix, s3_server    what they share

@@ -16,7 +16,8 @@ COMMANDS = {
     "jobs": "jobs",
     "gpus": "jobs.main_gpus",
     "stages": "jobs.main_stages",
-    **{name: name for name in ("latency", "starts", "acceptance", "corpus", "scans", "campaign", "predict")},
+    **{name: name for name in ("latency", "starts", "acceptance", "corpus", "scans", "calibration")},
+    **{name: name for name in ("campaign", "predict")},
 }
 DEFAULT = "all"
 

@@ -510,14 +510,15 @@ def draw_noisy(language: Language, degree: int) -> Scan:
     sheet = Sheet(language)
     _fill(sheet, (MARGIN + 20, TOP + 20, WIDTH - MARGIN - 20, HEIGHT - 2 * TOP), 11 * language.setting.scale, seed=0)
     scan = sheet.finish(f"noise {degree}")
-    image = Image.fromarray(scan.pixels).rotate(
-        (0.4, -1.2, 2.5)[degree - 1], Image.Resampling.BICUBIC, fillcolor="white"
-    )
+    return replace(scan, pixels=add_noise(scan.pixels, degree, language.setting.seed))
+
+
+def add_noise(pixels: Array, degree: int, seed: int) -> Array:
+    """The page as a grainy, blurred and skewed scan, in the degrees 1 to 3."""
+    image = Image.fromarray(pixels).rotate((0.4, -1.2, 2.5)[degree - 1], Image.Resampling.BICUBIC, fillcolor="white")
     blurred = np.asarray(image.filter(ImageFilter.GaussianBlur(0.4 * degree)), np.float64)
-    grain = np.random.default_rng(degree + 100 * language.setting.seed).normal(
-        -6 * degree, 9 * degree, (*blurred.shape[:2], 1)
-    )
-    return Scan(scan.kind, language, np.clip(0.92 * blurred + grain, 0, 255).astype(np.uint8), scan.truth)
+    grain = np.random.default_rng(degree + 100 * seed).normal(-6 * degree, 9 * degree, (*blurred.shape[:2], 1))
+    return np.clip(0.92 * blurred + grain, 0, 255).astype(np.uint8)
 
 
 if __name__ == "__main__":

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.bench import calibration as calibrate
+from scripts.bench.calibration import LANGUAGES, Reading
 from tests.fakes import texts
 from twopass.document import ConfidenceMethod
 from twopass.text.confidence import (
+    ANY_SCRIPT,
     SUSPICIOUS,
     UNCERTAIN_BELOW,
     Evidence,
+    find_calibration,
     judge,
     judge_unknown_layer,
-    limit_by_script,
     measure_plausibility,
     weigh_plausibility,
 )
@@ -59,15 +65,71 @@ def test_odd_text_and_text_across_columns_are_never_almost_certain(sure: dict[st
 
 
 @pytest.mark.parametrize(
-    ("text", "score"), [("Η στάθμη του νερού (DN 300) μετράται", 0.8), ("린다흐 정수장은 두 곳의 샘", 0.85)]
+    ("text", "small", "large"),
+    [
+        ("Η στάθμη του νερού (DN 300) μετράται", 0.8, 0.9),
+        ("린다흐 정수장은 두 곳의 샘", 0.85, 0.85),
+        ("تقوم محطة المياه بتزويد السكان (DN 300)", 0.66, 0.96),
+        ("สถานีประปาส่งน้ำให้ประชาชน", 0.99, 0.99),
+        ("The level α is measured", 0.99, 0.99),
+    ],
 )
-def test_ocr_of_greek_and_korean_is_never_sure(text: str, score: float) -> None:
-    """However sure it is, every fifth word of Greek scans is wrong; a text layer is not OCR."""
-    limit = limit_by_script(text)
+def test_ocr_is_as_sure_as_words_of_the_script_are_right_in_that_height(text: str, small: float, large: float) -> None:
+    """A third of the words of tiny Arabic lines is wrong, however sure it is; scores of Latin lines are right."""
+    calibration = find_calibration(text)
+    heights = (11.0, 40.0, None)
+    scores = [judge(Evidence(200, recogniser=1.0, calibration=calibration, line_height=h))[0].score for h in heights]
 
-    assert judge(Evidence(200, recogniser=1.0, script_limit=limit))[0].score == score
-    assert judge(Evidence(200, agreement=1.0, script_limit=limit))[0].score >= 0.98
-    assert limit_by_script("the angle α of the weir, Уровень воды") == limit_by_script("") == 1
+    assert scores == [small, large, large]
+    assert judge(Evidence(200, agreement=1.0, calibration=calibration, line_height=11.0))[0].score >= 0.98  # no OCR
+
+
+READINGS = [Reading(**row) for row in json.loads((Path(__file__).parent / "ocr_readings.json").read_text())]
+
+
+@pytest.mark.parametrize("language", ["ar", "el", "th"])
+def test_calibrations_are_fitted_to_scans_and_better_on_other_ones(language: str) -> None:
+    """The numbers are those that the script fits; in other fonts and sentences, confidence is nearer with them."""
+    fitted, checked = (
+        [own for own in READINGS if own.language == language and own.checks == checks] for checks in (False, True)
+    )
+    sentence = next(one for one in LANGUAGES if one.code == language).sentences[0]
+    calibration = calibrate.fit(fitted)
+
+    assert replace(find_calibration(sentence), letters="") == calibration
+    assert calibrate.measure_error(checked) < calibrate.measure_error(checked, ANY_SCRIPT)
+
+
+@pytest.mark.parametrize("language", ["ar", "el"])
+def test_confidence_is_nearer_to_the_right_words_if_it_knows_the_height_of_lines(language: str) -> None:
+    """A recogniser is as sure of small letters as of large ones, and reads them worse."""
+    for checks in (False, True):
+        own = [one for one in READINGS if one.language == language and one.checks == checks]
+
+        assert calibrate.measure_error(own) < calibrate.measure_error(own, knows_height=False)
+
+
+def test_thai_that_is_read_unlike_in_two_sizes_is_uncertain_and_not_worthless() -> None:
+    """Nine of ten letters are right where Latin lines of that score have one word of three."""
+    thai, latin = (
+        judge(Evidence(200, recogniser=0.75, calibration=find_calibration(text)))
+        for text in ("สถานีประปาส่งน้ำ", "the level is measured")
+    )
+
+    assert thai[0].score >= 0.8 > 0.4 > latin[0].score
+    assert "uncertain" in thai[1]
+
+
+@given(SHARES, st.floats(0, 100), st.floats(0, 100), st.sampled_from("aαบع한"))
+def test_larger_letters_never_lower_the_score(score: float, one: float, other: float, text: str) -> None:
+    """OCR of higher lines in any script is at least as sure."""
+    calibration = find_calibration(text)
+    low, high = (
+        judge(Evidence(200, recogniser=score, calibration=calibration, line_height=height))[0].score
+        for height in sorted((one, other))
+    )
+
+    assert low <= high
 
 
 @given(SHARES, SHARES)

@@ -114,13 +114,15 @@ class OcrLine:
 class OcrResult:
     """The lines of a scan. `unreadable` means that much of it is in a script that no recogniser here was trained on.
 
-    `unread` are lines of text that were left out. `language` is Tesseract's, if it read some of the lines.
+    `unread` are lines of text that were left out. `language` is Tesseract's, if it read some of the lines. `zoom` is
+    how many pixels were recognised for each pixel of the lines' corners.
     """
 
     lines: tuple[OcrLine, ...]
     unreadable: bool
     unread: tuple[Corners, ...] = ()
     language: str | None = None
+    zoom: float = 1.0
 
     @property
     def lacks_lines(self) -> bool:
@@ -218,7 +220,8 @@ def read_lines(
         left_out = left_out if _is_text(left_out) or _is_sign(left_out, script) else []
     overlooked = _find_overlooked(array, written, kept)
     unread = [line.corners for line in lines if any(line in some for some in (left_out, doubted, overlooked))]
-    return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, tuple(unread), found)
+    zoom = pixels.shape[0] / array.shape[0]
+    return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, tuple(unread), found, zoom)
 
 
 def _read_other_script(

@@ -208,12 +208,35 @@ _UNDRAWN = 0.5  # nothing can be compared with it; limit of the score
 _LOST_STRUCTURE, _MIXED_ORDER, _NONSENSE = 0.3, 0.5, 0.5  # limits of the score
 _ODD = 0.9  # the same, of text that looks odd: it may be in a language that is not known, and right
 
-# Of scripts that Tesseract reads worse than the likeness of its lines says: letters, and the share of right words.
-# Clean Greek scans have 0.66 to 0.92, mostly for accents, Korean ones 0.78 to 0.91, mostly for spaces.
-_LIMITS = (
-    (re.compile("[\u0370-\u03ff\u1f00-\u1fff]"), 0.8),
-    (re.compile(f"[{prose.HANGUL}]"), 0.85),
+
+HEIGHTS = (11, 14, 18, 26, 38)  # pixels of a line, for which the limits are given
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the score of OCR does not say in a script: at least the share `least` of its words is right, and at most
+    `limits` in lines of HEIGHTS.
+    """
+
+    letters: str
+    limits: tuple[float, ...]
+    least: float = 0.0
+
+    def limit(self, line_height: float | None) -> float:
+        """The most in lines of this height, in pixels; in large ones if it is not known."""
+        return self.limits[-1] if line_height is None else float(np.interp(line_height, HEIGHTS, self.limits))
+
+
+# `python -m scripts.bench calibration` fits the numbers to drawn scans, but for Korean: 0.78 to 0.91 of its words are
+# right, because of spaces. Thai that is read unlike in two sizes has most letters right. Numbers for other scripts, and
+# heights for Thai, made nothing better on scans in other fonts.
+_CALIBRATIONS = (
+    Calibration("\u0370-\u03ff\u1f00-\u1fff", (0.8, 0.82, 0.88, 0.9, 0.9)),
+    Calibration(prose.HANGUL, (0.85,) * len(HEIGHTS)),
+    Calibration("\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc", (0.66, 0.7, 0.94, 0.94, 0.96)),
+    Calibration("\u0e00-\u0e7f", (1.0,) * len(HEIGHTS), least=0.84),
 )
+ANY_SCRIPT = Calibration("", (1.0,) * len(HEIGHTS))
 
 # Shares of plausible words: below the first, text is noise, below the second, it looks odd. Clean pages have 0.75-1.00.
 _IMPLAUSIBLE, SUSPICIOUS = 0.5, 0.74
@@ -252,7 +275,7 @@ class Evidence:
     `agreement` is that of layer and pixels, `recogniser` the mean score of OCR; None where there is none. `is_compared`
     means that words in its fonts were read from the pixels, `lies` that one of its fonts names wrong characters.
     `is_across` means that its lines probably run across columns, `plausibility` is the share of its words that can be
-    words of its language, 1 where too few are judged. `script_limit` is the most that OCR has right in its script.
+    words of its language, 1 where too few are judged. `calibration` is that of its script, `line_height` in pixels.
     """
 
     length: int
@@ -264,13 +287,15 @@ class Evidence:
     is_flat_formula: bool = False
     is_across: bool = False
     plausibility: float = 1.0
-    script_limit: float = 1.0
+    calibration: Calibration = ANY_SCRIPT
+    line_height: float | None = None
 
 
-def limit_by_script(text: str) -> float:
-    """The share of words that OCR reads right at most in the script of most of the text, however sure it is."""
+def find_calibration(text: str) -> Calibration:
+    """That of the script of most of the text."""
     letters = sum(map(str.isalpha, text))
-    return next((limit for own, limit in _LIMITS if 2 * len(own.findall(text)) > letters), 1.0)
+    found = (own for own in _CALIBRATIONS if 2 * len(re.findall(f"[{own.letters}]", text)) > letters)
+    return next(found, ANY_SCRIPT)
 
 
 def weigh_plausibility(text: str) -> float:
@@ -283,7 +308,8 @@ def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
     """The confidence, and the flags of a low one."""
     score, method = _judge_words(evidence)
     if evidence.recogniser is not None:
-        score = min(score, evidence.script_limit)
+        least, most = evidence.calibration.least, evidence.calibration.limit(evidence.line_height)
+        score = min(max(score, least), most)
     if evidence.plausibility < SUSPICIOUS:
         is_noise = evidence.plausibility < _IMPLAUSIBLE and evidence.recogniser is not None
         score = min(score, _NONSENSE if is_noise else _ODD)  # the recogniser is sure of letters, not of words
@@ -299,7 +325,7 @@ def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
 
 def judge_ocr(text: str, score: float) -> tuple[Confidence, tuple[Flag, ...]]:
     """The same for text of which only the recogniser's score is known."""
-    return judge(Evidence(length=len(text), recogniser=score, script_limit=limit_by_script(text)))
+    return judge(Evidence(length=len(text), recogniser=score, calibration=find_calibration(text)))
 
 
 def judge_unknown_layer(text: str) -> tuple[Confidence, tuple[Flag, ...]]:

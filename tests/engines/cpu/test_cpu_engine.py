@@ -312,6 +312,20 @@ def test_an_image_file_is_read_from_its_pixels(tmp_path: Path, text_pdf: Path) -
     assert answer["via"] == "ocr" and "borehole" in count_words(answer)
 
 
+@pytest.mark.parametrize(("height", "zoom", "score"), [(11, 1.0, 0.66), (11, 4.0, 0.96), (40, 1.0, 0.96)])
+def test_small_letters_of_a_scan_are_less_sure(height: int, zoom: float, score: float) -> None:
+    """The confidence of a scan depends on the pixels that OCR saw, which a sharper rendering has more of."""
+    corners = ((20.0, 20.0), (320.0, 20.0), (320.0, 20.0 + height), (20.0, 20.0 + height))
+    line = ocr.OcrLine(corners, "تقوم محطة المياه بتزويد السكان", 1.0)
+    pixels = Pixels(600, 400, data=b"\xff" * (600 * 400 * 3))
+    scan = ocr.OcrResult((line,), unreadable=False, zoom=zoom)
+    answer = read_page(PagePointer("", 1, is_pdf=False), pixels, None, read_lines=lambda *_, **__: scan)
+    (element,) = LayoutFamily().parse(answer, 1).elements
+
+    assert element.confidence
+    assert element.confidence.score == pytest.approx(score, abs=0.02)
+
+
 def test_a_damaged_file_is_a_coded_error(tmp_path: Path) -> None:
     """A file that MuPDF cannot open raises SourceError with the code DAMAGED."""
     (tmp_path / "bad.pdf").write_bytes(b"%PDF-1.7\nnothing of use")

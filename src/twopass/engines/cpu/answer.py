@@ -26,6 +26,7 @@ def to_json(content: PageContent) -> str:
         "height": round(content.height, 2),
         "via": content.via,
         "score": 1.0 if content.score is None else round(content.score, 4),
+        **({"resolution": round(content.resolution, 3)} if content.resolution else {}),
         "agreement": None if content.agreement is None else round(content.agreement, 4),
         "dense": content.dense,
         "unreadable_script": content.unreadable,

@@ -255,7 +255,7 @@ def _lay_out_scan(
     read = scanned_page.cut_lines(list(scanned_page.split_into_words(scan.lines, scale, skew, width, height)))
     words = (*own, *_renumber(read, own))
     if not words:
-        return _describe_scan(PageContent(width, height, "ocr", ()), scan)
+        return _describe_scan(PageContent(width, height, "ocr", ()), scan, scale)
     with pymupdf.open() as document:
         page = document.new_page(width=width, height=height)
         blocks = [{"type": 1, "bbox": tuple(page.rect)}]  # the scan; MuPDF would encode its pixels as a PNG file
@@ -265,7 +265,7 @@ def _lay_out_scan(
         words = tuple(split_words(words, rules))
         content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
-    return _describe_scan(_add_unread(replace(content, skew=skew), scan, scale), scan)
+    return _describe_scan(_add_unread(replace(content, skew=skew), scan, scale), scan, scale)
 
 
 def _add_unread(content: PageContent, scan: ocr.OcrResult, scale: float) -> PageContent:
@@ -285,8 +285,12 @@ def _is_above(box: Rect, other: Rect) -> bool:
     return box.centre[1] < other.centre[1] and box.overlap_x(other) > 0
 
 
-def _describe_scan(content: PageContent, scan: ocr.OcrResult) -> PageContent:
-    lacks_lines = scan.lacks_lines and not scan.unreadable
+def _describe_scan(content: PageContent, scan: ocr.OcrResult, scale: float) -> PageContent:
     return replace(
-        content, score=scan.score, unreadable=scan.unreadable, lacks_lines=lacks_lines, tesseract=scan.language
+        content,
+        score=scan.score,
+        resolution=scan.zoom / scale,
+        unreadable=scan.unreadable,
+        lacks_lines=scan.lacks_lines and not scan.unreadable,
+        tesseract=scan.language,
     )

@@ -12,7 +12,7 @@ from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import LayoutLine, LayoutRegion, PageLayout, RegionTable
 from twopass.text import list_items, prose, table_markup
-from twopass.text.confidence import Evidence, judge, limit_by_script, weigh_plausibility
+from twopass.text.confidence import Evidence, find_calibration, judge, weigh_plausibility
 
 _KINDS = {
     "title": Kind.TITLE,
@@ -226,7 +226,8 @@ def _weigh_evidence(region: LayoutRegion, kind: Kind, text: str, layout: PageLay
         is_flat_formula=kind is Kind.FORMULA and not region.latex,
         is_across=region.across,
         plausibility=1.0 if kind in (Kind.TABLE, Kind.CODE, Kind.FORMULA) else weigh_plausibility(text),
-        script_limit=limit_by_script(text),
+        calibration=find_calibration(text),
+        line_height=region.word_height * layout.resolution if is_ocr and region.words and layout.resolution else None,
     )
 
 

@@ -4,6 +4,7 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
 
     {"v": 3, "width": 595.0, "height": 842.0,
      "via": "text_layer" | "hidden_layer" | "ocr", "score": 0..1,
+     "resolution": float?,         pixels for each point that OCR saw
      "agreement": 0..1 | null,     of the layer with sampled lines of the pixels; null if it was not compared
      "dense": false,               too many lines or shapes for the layout model, which was skipped
      "lacks_annotations": true,    only if annotations and form fields were left out, because they are damaged
@@ -104,6 +105,11 @@ class LayoutRegion(Value, extra="ignore"):
         """The largest type size of its lines, in points; 0 without lines."""
         return max((line.size for line in self.lines), default=0.0)
 
+    @property
+    def word_height(self) -> float:
+        """The median height of the words that OCR read, which is that of their lines, in points; 0 without words."""
+        return statistics.median(word[3] - word[1] for word in self.words) if self.words else 0.0
+
     def with_lines(self, lines: Sequence[LayoutLine]) -> LayoutRegion:
         """The part of the region that has only these lines, with the box around them."""
         left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
@@ -134,6 +140,7 @@ class PageLayout(Value, extra="ignore"):
     height: float = Field(gt=0, allow_inf_nan=False)
     via: str
     score: float = 1.0
+    resolution: float | None = None
     agreement: float | None = None
     dense: bool = False
     lacks_annotations: bool = False
