@@ -142,48 +142,71 @@ figures = st.builds(
 ids = st.builds(make_element_id, numbers, st.integers(0, 4))
 
 
+# Strategies of single fields are made once: making them for each draw took more than half of its time.
+_kinds = st.sampled_from(list(Kind))
+_markdowns = st.just("") | texts
+_some_boxes = st.lists(boxes, max_size=2).map(tuple)
+_levels = st.none() | numbers
+_maybe_ids = st.none() | ids
+_some_ids = st.lists(ids, max_size=2).map(tuple)
+_layers = st.sampled_from([Layer.BODY, Layer.BODY, Layer.FURNITURE])
+_maybe_figures = st.none() | figures
+_maybe_formulas = st.none() | st.builds(Formula, latex=maybe_texts)
+_some_texts = st.lists(texts, max_size=2).map(tuple)
+_maybe_images = st.none() | st.just("images/a.png")
+
+
 @st.composite
 def elements(draw: st.DrawFn, number: int, index: int) -> Element:
     """Any element with this page and index; its text and its links to other elements may be anything."""
-    kind = draw(st.sampled_from(list(Kind)))
+    kind = draw(_kinds)
     return Element(
         id=make_element_id(number, index),
         page=number,
         kind=kind,
         category=kind.category,
         text=draw(texts),
-        markdown=draw(st.just("") | texts),
-        boxes=tuple(draw(st.lists(boxes, max_size=2))),
-        level=draw(st.none() | numbers),
-        parent_id=draw(st.none() | ids) if kind is not Kind.FOOTNOTE else None,
-        caption_ids=tuple(draw(st.lists(ids, max_size=2))),
-        continues=draw(st.none() | ids),
-        continued_by=draw(st.none() | ids),
-        content_layer=draw(st.sampled_from([Layer.BODY, Layer.BODY, Layer.FURNITURE])),
+        markdown=draw(_markdowns),
+        boxes=draw(_some_boxes),
+        level=draw(_levels),
+        parent_id=draw(_maybe_ids) if kind is not Kind.FOOTNOTE else None,
+        caption_ids=draw(_some_ids),
+        continues=draw(_maybe_ids),
+        continued_by=draw(_maybe_ids),
+        content_layer=draw(_layers),
         table=draw(tables) if kind is Kind.TABLE else None,
-        figure=draw(st.none() | figures) if kind in (Kind.PICTURE, Kind.CHART) else None,
-        formula=draw(st.none() | st.builds(Formula, latex=maybe_texts)) if kind is Kind.FORMULA else None,
-        keywords=tuple(draw(st.lists(texts, max_size=2))),
-        image=draw(st.none() | st.just("images/a.png")),
+        figure=draw(_maybe_figures) if kind in (Kind.PICTURE, Kind.CHART) else None,
+        formula=draw(_maybe_formulas) if kind is Kind.FORMULA else None,
+        keywords=draw(_some_texts),
+        image=draw(_maybe_images),
     )
+
+
+_sides = st.floats(1, 9000)
+_states = st.sampled_from(list(State))
+_codes = st.sampled_from(list(Code))
+_reasons = st.none() | _codes
+_page_images = st.none() | st.builds(PageImage, width_px=numbers, height_px=numbers, dpi=st.floats(36, 600))
+_languages = st.none() | st.sampled_from(["en", "ko", "zh"])
+_links = st.lists(st.builds(Link, box=boxes, uri=any_texts), max_size=1).map(tuple)
+_counts = st.integers(0, 4)
+_problems = st.lists(st.builds(Problem, code=_codes, message=any_texts), max_size=1).map(tuple)
 
 
 @st.composite
 def checkpoints(draw: st.DrawFn, number: int) -> Checkpoint:
     page = Page(
         number=number,
-        width_pt=draw(st.floats(1, 9000)),
-        height_pt=draw(st.floats(1, 9000)),
-        state=draw(st.sampled_from(list(State))),
-        reason=draw(st.none() | st.sampled_from(list(Code))),
-        image=draw(st.none() | st.builds(PageImage, width_px=numbers, height_px=numbers, dpi=st.floats(36, 600))),
-        language=draw(st.none() | st.sampled_from(["en", "ko", "zh"])),
-        links=tuple(draw(st.lists(st.builds(Link, box=boxes, uri=any_texts), max_size=1))),
+        width_pt=draw(_sides),
+        height_pt=draw(_sides),
+        state=draw(_states),
+        reason=draw(_reasons),
+        image=draw(_page_images),
+        language=draw(_languages),
+        links=draw(_links),
     )
-    count = draw(st.integers(0, 4))
-    page_elements = tuple(draw(elements(number, index)) for index in range(count))
-    problems = st.lists(st.builds(Problem, code=st.sampled_from(list(Code)), message=any_texts), max_size=1)
-    return Checkpoint(page=page, elements=page_elements, problems=tuple(draw(problems)))
+    page_elements = tuple(draw(elements(number, index)) for index in range(draw(_counts)))
+    return Checkpoint(page=page, elements=page_elements, problems=draw(_problems))
 
 
 entries = st.builds(OutlineEntry, level=numbers, title=texts, page=st.none() | numbers)
@@ -207,6 +230,9 @@ sections = st.recursive(
     ),
     max_leaves=4,
 )
+_options = st.dictionaries(any_texts, json_values, max_size=2)
+_statuses = st.sampled_from(list(Status))
+_trees = st.lists(sections, max_size=2).map(tuple)
 
 
 @st.composite
@@ -217,10 +243,10 @@ def documents(draw: st.DrawFn) -> Document:
         id=draw(any_texts),
         source=SOURCE.model_copy(update={"uri": draw(any_texts)}),
         meta=draw(metas),
-        run=Run(options=draw(st.dictionaries(any_texts, json_values, max_size=2))),
-        status=draw(st.sampled_from(list(Status))),
+        run=Run(options=draw(_options)),
+        status=draw(_statuses),
         pages=tuple(checkpoint.page for checkpoint in pages),
         elements=tuple(element for checkpoint in pages for element in checkpoint.elements),
-        sections=tuple(draw(st.lists(sections, max_size=2))),
+        sections=draw(_trees),
         problems=tuple(problem for checkpoint in pages for problem in checkpoint.problems),
     )
