@@ -8,13 +8,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.fakes import hub as fake_hub
 from tests.fakes.hub import Hub
+from twopass.cli.app import app
 from twopass.engines import hub as hub_module
 from twopass.engines import weights
 from twopass.errors import Code, EngineError, InvalidSetting
@@ -286,11 +289,12 @@ def glm_hub() -> Iterator[Hub]:
 def test_a_model_that_reads_regions_comes_with_its_detector(glm_hub: Hub, tmp_path: Path) -> None:
     """Both are downloaded side by side, where a worker finds them, with their licences; --verify covers both."""
     done = download_weights(glm_hub, "glm_ocr", tmp_path / "glm_ocr")
-    verified = download_weights(glm_hub, "glm_ocr", tmp_path / "glm_ocr", "--verify")
+    verify = partial(CliRunner().invoke, app, ["download-weights", "glm_ocr", str(tmp_path / "glm_ocr"), "--verify"])
+    verified = verify()
     (tmp_path / DETECTOR / "config.json").unlink()
-    corrupt = download_weights(glm_hub, "glm_ocr", tmp_path / "glm_ocr", "--verify")
+    corrupt = verify()
 
-    assert (done.returncode, verified.returncode, corrupt.returncode) == (0, 0, 1), done.stderr
+    assert (done.returncode, verified.exit_code, corrupt.exit_code) == (0, 0, 1), done.stderr
     settings = Settings(model="glm_ocr", volume=tmp_path)
     assert weights.find(settings, tmp_path) == tmp_path / "glm_ocr"
     assert done.stdout.splitlines() == [
