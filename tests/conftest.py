@@ -41,7 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Let pytest, which now collects garbage five times to find what was not closed, look at everything only once."""
+    """Let pytest, which now collects garbage five times to find what was not closed, look at everything only once.
+
+    What becomes garbage after this is not looked at.
+    """
     gc.collect()
     gc.freeze()
 

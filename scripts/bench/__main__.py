@@ -7,6 +7,7 @@ import sys
 
 from twopass.runtime import vendor_reports
 
+MODULES = ("latency", "starts", "acceptance", "corpus", "scans", "calibration", "campaign", "predict")
 # the module of each command; several commands of one module have functions of their own
 COMMANDS = {
     "all": "suite",
@@ -16,8 +17,7 @@ COMMANDS = {
     "jobs": "jobs",
     "gpus": "jobs.main_gpus",
     "stages": "jobs.main_stages",
-    **{name: name for name in ("latency", "starts", "acceptance", "corpus", "scans", "calibration")},
-    **{name: name for name in ("campaign", "predict")},
+    **{name: name for name in MODULES},
 }
 DEFAULT = "all"
 

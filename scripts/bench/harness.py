@@ -127,14 +127,15 @@ def describe_machine() -> dict[str, Any]:
 
 def find_difference(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str | None:
     """Why results of these two environments must not be in one file; None if they may, or there are none before."""
-    if not before or (now["boot"] and before.get("boot") == now["boot"]):
+    if not before:
         return None
     for name in ("gpu", "cores", "versions"):
         if before[name] != now[name]:
             return f"{name}: {before[name]}, now {now[name]}"
     seconds = before.get("python_s", now["python_s"])
+    is_same = bool(now["boot"]) and before.get("boot") == now["boot"]
     is_similar = abs(now["python_s"] / seconds - 1) <= SPEED_TOLERANCE
-    return None if is_similar else f"python_s: {seconds}, now {now['python_s']}"
+    return None if is_same or is_similar else f"python_s: {seconds}, now {now['python_s']}"
 
 
 def read_commit() -> str:

@@ -127,7 +127,7 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=tuple(KINDS))
     parser.add_argument("--commit", help="what is measured, where there is no repository")
     parser.add_argument("--sequences", type=int, default=512)
-    parser.add_argument("--drafts", type=int, default=DRAFT_TOKENS, help="draft tokens that are verified at each step")
+    parser.add_argument("--drafts", type=int, default=DRAFT_TOKENS, help="most draft tokens that a step verifies")
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="of each start")
     parser.add_argument("--markdown", action="store_true", help="print rows for docs/log/")

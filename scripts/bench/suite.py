@@ -34,6 +34,8 @@ This is what `python -m scripts.bench` runs when no command is given. Each comma
     stages          CPU time of a job by stage with the cpu engine; memory
     corpus          the cpu engine's text against pymupdf4llm's
     scans           drawn scans in eight scripts, beside Tesseract
+    calibration     OCR's confidence by script and height of lines, on drawn scans
+    predict         what a change would gain, from measured times
     campaign        a campaign of many documents, simulated; S3 requests of a job
 """
 
@@ -543,11 +545,8 @@ STAGES = (
     "twopass", "warm", "encoder", "job", "stock_async", "stock_graphs", "stock_v2", "stock_generate", "transformers",
 )  # fmt: skip
 WHAT = ("pass1", "crops", "mix", "decoder")
-LIMIT_S, LONG_STAGES, LONG_FACTOR = (
-    900.0,
-    ("job", "stock_async", "stock_graphs", "stock_v2"),
-    3,
-)  # of one stage; some take longer
+LIMIT_S, LONG_FACTOR = 900.0, 3  # of one stage; some take longer
+LONG_STAGES = ("job", "stock_async", "stock_graphs", "stock_v2")
 RENDERERS = 8  # threads that prepare images for stock vLLM, which take 0.12 s of a core per page
 JOB_OPTIONS = ("--jobs", "1", "2", "--windows", "32")
 _MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the command `jobs`
@@ -596,7 +595,9 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--only", nargs="+", choices=STAGES, help="stages to run")
     parser.add_argument("--stage", choices=tuple(_MEASURES), help=argparse.SUPPRESS)
     parser.add_argument("--commit", help="what is measured, where there is no repository")
-    parser.add_argument("--what", nargs="+", choices=WHAT, default=WHAT, help="parts of the stages that read pages")
+    parser.add_argument(
+        "--what", nargs="+", choices=WHAT, default=WHAT, help="parts of twopass, stock_async, stock_graphs, stock_v2"
+    )
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--renderers", type=int, default=RENDERERS, help="threads that prepare images for stock vLLM")
     longer = f"{LONG_FACTOR} times that for {', '.join(LONG_STAGES)}"

@@ -174,9 +174,9 @@ class ModelSettings(BaseSettings):
         default=None,
         ge=0,
         le=15,
-        description="most tokens drafted from known text that vLLM verifies at a step, half of them while it decodes "
-        f"more than 64 answers, for {name_models(lambda model: model.is_drafted, by_title=True)}; 0 for none; null: 8 "
-        "on H100 and H200, 0 on other GPUs",
+        description="tokens of an answer, drafted from known text, that vLLM verifies in a step; half as many of each "
+        f"if there are more than 64 answers; for {name_models(lambda model: model.is_drafted, by_title=True)}; 0 for "
+        "none; null: 8 on H100 and H200, 0 on other GPUs",
     )
     logprobs: bool = Field(
         default=False, description="take confidence from token probabilities if nothing else gives one"

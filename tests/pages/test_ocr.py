@@ -115,7 +115,7 @@ def test_long_lines_leave_no_memory_behind() -> None:
     session.run(None, {name: pixels})
 
     assert session.get_session_options().enable_cpu_mem_arena
-    assert psutil.Process().memory_info().rss - before < 100 << 20
+    assert psutil.Process().memory_info().rss - before < 100 << 20  # 350 MB more in a process that read no line before
 
 
 def test_a_sign_that_is_seen_and_not_read_lacks_lines() -> None:

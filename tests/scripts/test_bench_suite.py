@@ -74,6 +74,7 @@ MACHINE = {"gpu": "H200, 580.1, 143771 MiB", "cores": 16, "versions": {"vllm": "
     [
         ({}, None),
         ({"python_s": 2.5}, None),
+        ({"versions": {"vllm": "0.26.0"}}, "versions: {'vllm': '0.33.0'}, now {'vllm': '0.26.0'}"),
         ({"python_s": 1.6, "boot": "b"}, None),
         ({"python_s": 2.5, "boot": "b"}, "python_s: 1.5, now 2.5"),
         ({"python_s": 2.5, "boot": ""}, "python_s: 1.5, now 2.5"),

@@ -30,14 +30,14 @@ class Model:
 
 def build_runner(model: Any, drafts: int) -> Any:
     return SimpleNamespace(
-        get_model=lambda: model, num_speculative_steps=drafts, max_num_reqs=6, dtype=torch.float32,
+        get_model=lambda: model, num_speculative_steps=drafts, max_num_reqs=6, max_num_tokens=40, dtype=torch.float32,
         device=torch.device("cpu"), model_config=SimpleNamespace(get_hidden_size=lambda: 8),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("drafts", "rows"), [(0, []), (4, [30]), (8, [54])])
+@pytest.mark.parametrize(("drafts", "rows"), [(0, []), (4, [30]), (8, [40])])
 def test_the_largest_batches_are_tried(drafts: int, rows: list[int]) -> None:
-    """Of images, and with drafts of logits: vLLM's profile has one row for each request."""
+    """Of images, and with drafts of logits, of at most 40 tokens: vLLM's profile has one row for each request."""
     model = Model()
 
     memory.try_peaks(build_runner(model, drafts))

@@ -81,7 +81,7 @@ class RequestCounts:
     max_tokens: int
 
 
-_ON_GPU, _ON_CPU = RequestCounts(64, 16, 16, 256), RequestCounts(6, 2, 128, 32)
+_ON_GPU, _ON_CPU = RequestCounts(96, 16, 16, 256), RequestCounts(6, 2, 128, 32)
 
 
 @dataclass(frozen=True)

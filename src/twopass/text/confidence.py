@@ -214,8 +214,8 @@ HEIGHTS = (11, 14, 18, 26, 38)  # pixels of a line, for which the limits are giv
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the score of OCR does not say in a script: at least the share `least` of its words is right, and at most
-    `limits` in lines of HEIGHTS.
+    """Bounds of OCR's confidence in one script: never below `least`, never above `limits`, which are for lines of
+    HEIGHTS and interpolated for others. `letters` are the script's, as in a class of a regular expression.
     """
 
     letters: str
@@ -223,13 +223,14 @@ class Calibration:
     least: float = 0.0
 
     def limit(self, line_height: float | None) -> float:
-        """The most in lines of this height, in pixels; in large ones if it is not known."""
-        return self.limits[-1] if line_height is None else float(np.interp(line_height, HEIGHTS, self.limits))
+        """The most in lines of this height, in pixels; in lines of a middle one if it is not known."""
+        return float(np.interp(line_height or HEIGHTS[len(HEIGHTS) // 2], HEIGHTS, self.limits))
 
 
 # `python -m scripts.bench calibration` fits the numbers to drawn scans, but for Korean: 0.78 to 0.91 of its words are
-# right, because of spaces. Thai that is read unlike in two sizes has most letters right. Numbers for other scripts, and
-# heights for Thai, made nothing better on scans in other fonts.
+# right, because of spaces. Tesseract's score is how alike two readings of different sizes are; where they differ, most
+# Thai letters are right all the same. Numbers for other scripts, and heights for Thai, made nothing better on scans in
+# other fonts.
 _CALIBRATIONS = (
     Calibration("\u0370-\u03ff\u1f00-\u1fff", (0.8, 0.82, 0.88, 0.9, 0.9)),
     Calibration(prose.HANGUL, (0.85,) * len(HEIGHTS)),
@@ -292,9 +293,9 @@ class Evidence:
 
 
 def find_calibration(text: str) -> Calibration:
-    """That of the script of most of the text."""
-    letters = sum(map(str.isalpha, text))
-    found = (own for own in _CALIBRATIONS if 2 * len(re.findall(f"[{own.letters}]", text)) > letters)
+    """That of the script of most letters."""
+    letters = "".join(filter(str.isalpha, text))
+    found = (own for own in _CALIBRATIONS if 2 * len(re.findall(f"[{own.letters}]", letters)) > len(letters))
     return next(found, ANY_SCRIPT)
 
 

@@ -26,7 +26,7 @@ def to_json(content: PageContent) -> str:
         "height": round(content.height, 2),
         "via": content.via,
         "score": 1.0 if content.score is None else round(content.score, 4),
-        **({"resolution": round(content.resolution, 3)} if content.resolution else {}),
+        **({"pixels_per_point": round(content.pixels_per_point, 3)} if content.pixels_per_point else {}),
         "agreement": None if content.agreement is None else round(content.agreement, 4),
         "dense": content.dense,
         "unreadable_script": content.unreadable,

@@ -101,7 +101,7 @@ class PageContent:
 
     `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell. `tesseract`
     is the language in which Tesseract read lines. `lacks_lines` means that OCR left out lines of text. `fonts` are
-    those of the layer that lie, and those that do not. `resolution` is how many pixels of a point OCR saw.
+    those of the layer that lie, and those that do not. `pixels_per_point` are those that OCR saw.
     """
 
     width: float
@@ -109,7 +109,7 @@ class PageContent:
     via: str
     regions: Sequence[Region]
     score: float | None = None
-    resolution: float | None = None
+    pixels_per_point: float | None = None
     dense: bool = False
     unreadable: bool = False
     skew: float = 0.0

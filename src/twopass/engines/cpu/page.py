@@ -289,7 +289,7 @@ def _describe_scan(content: PageContent, scan: ocr.OcrResult, scale: float) -> P
     return replace(
         content,
         score=scan.score,
-        resolution=scan.zoom / scale,
+        pixels_per_point=scan.zoom / scale,
         unreadable=scan.unreadable,
         lacks_lines=scan.lacks_lines and not scan.unreadable,
         tesseract=scan.language,

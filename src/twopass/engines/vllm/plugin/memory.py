@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-from twopass.engines.vllm.plugin import drafts
-
 # Of the GPU's memory: what the allocator may have beyond the engine's share, for memory that was freed in pieces of the
 # wrong size. The presets' shares and this leave 5 % of the card free.
 FREED_SHARE = 0.05
@@ -28,10 +26,13 @@ def try_peaks(runner: Any) -> None:
 
 
 def _try_sampler(runner: Any) -> None:
-    """Logits of all requests with their drafts, and the copy that the sampler makes of a chunk of them."""
+    """Logits of all requests with all drafts, and the copy that the sampler makes of a chunk of them.
+
+    Steps of many answers verify fewer drafts, but the one with which vLLM warms up does not.
+    """
     from vllm.v1.worker.gpu.spec_decode.rejection_sampler import get_max_chunk_logits
 
-    rows = runner.max_num_reqs + drafts.count_in_step(runner.num_speculative_steps, runner.max_num_reqs)
+    rows = min(runner.max_num_reqs * (1 + runner.num_speculative_steps), runner.max_num_tokens)
     size = runner.model_config.get_hidden_size()
     logits = runner.get_model().compute_logits(torch.zeros((rows, size), dtype=runner.dtype, device=runner.device))
     if logits is not None:  # with tensor parallelism, one GPU has them
