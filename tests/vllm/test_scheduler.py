@@ -122,7 +122,7 @@ def test_a_request_without_a_text_has_no_drafts(monkeypatch: pytest.MonkeyPatch)
             scheduler.requests[request_id].spec_token_ids = [-1] * 4
 
     monkeypatch.setattr(AsyncScheduler, "_update_after_schedule", give_drafts)
-    build_scheduler(num_spec_tokens=4, requests=requests)._update_after_schedule(
+    build_scheduler(num_spec_tokens=4, requests=requests, running=list(requests))._update_after_schedule(
         SimpleNamespace(num_scheduled_tokens=dict.fromkeys(requests, 1))
     )
 
