@@ -107,7 +107,7 @@ class Reading:
     def judge(self, calibration: Calibration | None = None, knows_height: bool = True) -> float:
         """Its confidence with a calibration, or with the one that its language has."""
         own = calibration or find_calibration(next(one for one in LANGUAGES if one.code == self.language).sentences[0])
-        height = self.height if knows_height else None
+        height = self.height if knows_height else 0.0
         return judge(Evidence(0, recogniser=self.score, calibration=own, line_height=height))[0].score
 
 

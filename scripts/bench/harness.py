@@ -69,17 +69,16 @@ def parse_with_drafts(parser: ArgumentParser, arguments: Sequence[str]) -> Any:
     return options
 
 
-# Tokens that a step yields, by its number of drafts: 40 born-digital pages in docs/bench/acceptance.json.
-YIELDED = {0: 1.0, 2: 2.4, 3: 2.84, 4: 3.14, 6: 3.61, 8: 3.95}
-
-
 def simulate_acceptance(tokens: float, drafts: int) -> dict[str, Any]:
     """vLLM's configuration in which a step with four drafts yields so many tokens, and others in proportion.
 
-    vLLM's own calibration would let the first drafts always be right, and those after them never.
+    The proportions are those of born-digital pages in docs/bench/acceptance.json. vLLM's own calibration would let the
+    first drafts always be right, and those after them never.
     """
-    yielded = np.interp(range(drafts + 1), list(YIELDED), list(YIELDED.values()))
-    rates = np.diff(yielded) * (tokens - 1) / (YIELDED[4] - 1)
+    group = json.loads(ACCEPTANCE_FILE.read_text())["acceptance"]["groups"]["born-digital page"]
+    counted = {0: 1.0, **{int(count): rate for count, rate in group["tokens_per_step"]["right"].items()}}
+    yielded = np.interp(range(drafts + 1), list(counted), list(counted.values()))
+    rates = np.diff(yielded) * (tokens - 1) / (counted[4] - 1)
     return {
         "rejection_sample_method": "synthetic",
         "synthetic_acceptance_rates": [round(min(rate, 1.0), 4) for rate in rates],
@@ -192,7 +191,7 @@ def start_alone(
         timer.cancel()
 
 
-MIX_FILE = ROOT / "docs" / "bench" / "mix.json"
+MIX_FILE, ACCEPTANCE_FILE = (ROOT / "docs" / "bench" / name for name in ("mix.json", "acceptance.json"))
 A4 = (1190, 1684)  # pixels at 144 dpi
 PAGE_BYTES = (A4[0] + 2) * (A4[1] + 2) * 3  # of a page buffer, as steps/render.py asks for them
 DISTINCT_PAGES = 4  # so many different images are used again and again

@@ -80,7 +80,7 @@ def test_ocr_is_as_sure_as_words_of_the_script_are_right_in_that_height(
 ) -> None:
     """A third of the words of tiny Arabic lines is wrong, however sure it is; scores of Latin lines are right."""
     calibration = find_calibration(text)
-    heights = (11.0, 40.0, None)
+    heights = (11.0, 40.0, 0.0)
     scores = [judge(Evidence(200, recogniser=1.0, calibration=calibration, line_height=h))[0].score for h in heights]
 
     assert scores == [small, large, unknown]

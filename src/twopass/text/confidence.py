@@ -222,8 +222,8 @@ class Calibration:
     limits: tuple[float, ...]
     least: float = 0.0
 
-    def limit(self, line_height: float | None) -> float:
-        """The most in lines of this height, in pixels; in lines of a middle one if it is not known."""
+    def limit(self, line_height: float) -> float:
+        """The most in lines of this height, in pixels; in lines of a middle one if it is 0."""
         return float(np.interp(line_height or HEIGHTS[len(HEIGHTS) // 2], HEIGHTS, self.limits))
 
 
@@ -276,7 +276,8 @@ class Evidence:
     `agreement` is that of layer and pixels, `recogniser` the mean score of OCR; None where there is none. `is_compared`
     means that words in its fonts were read from the pixels, `lies` that one of its fonts names wrong characters.
     `is_across` means that its lines probably run across columns, `plausibility` is the share of its words that can be
-    words of its language, 1 where too few are judged. `calibration` is that of its script, `line_height` in pixels.
+    words of its language, 1 where too few are judged. `calibration` is that of its script. `line_height` is in pixels,
+    0 where it is not known.
     """
 
     length: int
@@ -289,7 +290,7 @@ class Evidence:
     is_across: bool = False
     plausibility: float = 1.0
     calibration: Calibration = ANY_SCRIPT
-    line_height: float | None = None
+    line_height: float = 0.0
 
 
 def find_calibration(text: str) -> Calibration:

@@ -216,7 +216,6 @@ def _table_rows(table: RegionTable) -> Iterator[list[Cell]]:
 def _weigh_evidence(region: LayoutRegion, kind: Kind, text: str, layout: PageLayout) -> Evidence:
     scores = [line.score for line in region.lines if line.score is not None]
     is_ocr = layout.via == "ocr"
-    is_seen = is_ocr and bool(region.words)
     return Evidence(
         length=0 if kind in (Kind.TABLE, Kind.CODE) else len(text),  # these have an order of their own
         agreement=None if is_ocr or region.pixel_score is not None else layout.agreement,
@@ -228,7 +227,7 @@ def _weigh_evidence(region: LayoutRegion, kind: Kind, text: str, layout: PageLay
         is_across=region.across,
         plausibility=1.0 if kind in (Kind.TABLE, Kind.CODE, Kind.FORMULA) else weigh_plausibility(text),
         calibration=find_calibration(text),
-        line_height=region.word_height * layout.pixels_per_point if is_seen and layout.pixels_per_point else None,
+        line_height=region.word_height * layout.pixels_per_point if is_ocr and layout.pixels_per_point else 0.0,
     )
 
 
