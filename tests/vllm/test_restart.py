@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,6 +75,8 @@ class Process:
 class Engine(VllmEngine):
     """The engine with scripted answers."""
 
+    started: list[Engine] = []
+
     async def _answer(self, prompt: Prompt) -> Completion:
         core = self.core.client
         if core.errored:
@@ -96,7 +98,17 @@ def start(
 ) -> VllmEngine:
     Client.running, StartingProcess.running, Process.max_starting = [], [], 0
     (engine,) = start_engines(settings, Path("nowhere"), [gpu_ids], Engine, start=process, **more)
+    Engine.started.append(engine)
     return engine
+
+
+@pytest.fixture(autouse=True)
+def close_buffers() -> Iterator[None]:
+    """An engine for 80 GB of memory has up to 1,537 of them, and descriptors from 1,024 are too large for `select`."""
+    yield
+    while Engine.started:
+        for pool in Engine.started.pop().buffer_pools:
+            pool.close()
 
 
 @pytest.fixture
