@@ -156,7 +156,45 @@ def draw_hatching(page: pymupdf.Page) -> None:
             page.draw_line((x, y), (x + 2 + column % 5, y + 25), width=1.5)
 
 
-@pytest.mark.parametrize("draw", [draw_scribble, draw_signature, draw_boxes, draw_hatching])
+def draw_circuit(page: pymupdf.Page) -> None:
+    """Three wires with two resistors each, between two posts."""
+    for y in (60, 200, 340):
+        page.draw_line((30, y), (30, y + 30), width=1.5)
+        for start in (30, 150):
+            page.draw_line((start, y), (start + 40, y), width=1.5)
+            peaks = [(start + 43 + 5 * n, y + (9 if n % 2 else -9)) for n in range(8)]
+            page.draw_polyline([(start + 40, y), *peaks, (start + 83, y)], width=1.5)
+            page.draw_line((start + 83, y), (start + 120, y), width=1.5)
+
+
+def draw_marks(page: pymupdf.Page) -> None:
+    """A plot of crosses and circles."""
+    page.draw_line((30, 370), (270, 370))
+    page.draw_line((30, 370), (30, 30))
+    for number in range(12):
+        x, y = 50 + 18 * number, 330 - 23 * (number * 5 % 12)
+        if number % 2:
+            page.draw_circle((x, y), 6, width=1.5)
+        else:
+            page.draw_line((x - 6, y - 6), (x + 6, y + 6), width=1.5)
+            page.draw_line((x - 6, y + 6), (x + 6, y - 6), width=1.5)
+
+
+def draw_tallies(page: pymupdf.Page) -> None:
+    """Rows of strokes in groups of five, drawn by hand."""
+    random = np.random.default_rng(3)
+    for row, groups in enumerate((4, 3, 2, 4, 3)):
+        for left in range(30, 30 + 60 * groups, 60):
+            y = 30 + 70 * row
+            for x in range(left, left + 36, 9):
+                start, end = random.normal(0, 1, 2) + (x, y), random.normal(0, 1, 2) + (x, y + 30)
+                page.draw_line(tuple(start), tuple(end), width=1.5)
+            page.draw_line((left - 5, y + 23), (left + 32, y + 7), width=1.5)
+
+
+@pytest.mark.parametrize(
+    "draw", [draw_scribble, draw_signature, draw_boxes, draw_hatching, draw_circuit, draw_tallies, draw_marks]
+)
 def test_what_only_looks_like_lines_is_a_picture(draw: Callable[[pymupdf.Page], None]) -> None:
     """The detector takes scribbles, signatures, boxes and hatching for lines; no script is called unreadable."""
     array = draw_page(draw)
@@ -165,3 +203,32 @@ def test_what_only_looks_like_lines_is_a_picture(draw: Callable[[pymupdf.Page], 
 
     assert not (result.lines or result.unreadable or result.lacks_lines)
     assert picture_page.find_picture(to_pixels(array), 1) is not None
+
+
+def test_labels_of_a_drawing_are_read_and_its_symbols_are_not() -> None:
+    """What is written beside a symbol stands apart from the wires."""
+    texts = ["A filter of the second order", "R1", "10k", "R2", "4.7k", "Vcc", "R4"]
+
+    def draw(page: pymupdf.Page) -> None:
+        draw_circuit(page)
+        page.insert_text((60, 20), texts[0], fontsize=11)
+        for number, label in enumerate(texts[1:]):
+            page.insert_text((80 + 120 * (number % 2), 42 + 140 * (number // 2)), label, fontsize=11)
+
+    assert [line.text for line in ocr.read(draw_page(draw)).lines] == texts
+
+
+def test_letters_that_touch_rules_are_read() -> None:
+    """Values in a form stand on its rules, and numbers in the corners of a grid."""
+
+    def draw(page: pymupdf.Page) -> None:
+        for number, value in enumerate(("42", "7", "No", "A", "W")):
+            page.draw_line((60, 60 + 40 * number), (220, 60 + 40 * number))
+            page.insert_text((100, 60 + 40 * number), value, fontsize=14)
+        for number in range(1, 6):
+            page.draw_rect((20 + 40 * number, 280, 60 + 40 * number, 320))
+            page.insert_text((23 + 40 * number, 292), str(number), fontsize=11)
+
+    texts = [line.text for line in ocr.read(draw_page(draw)).lines]
+
+    assert sorted(texts) == sorted(["42", "7", "No", "A", "W", "1", "2", "3", "4", "5"])

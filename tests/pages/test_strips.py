@@ -137,3 +137,46 @@ def test_any_places_keep_every_letter(text: str, letters: list[int], places: lis
     if extents:
         assert len(extents) == len(words)
         assert all(0 <= start < stop <= 1 for start, stop in extents)
+
+
+def draw_surroundings(letters: Sequence[int], rows: Sequence[int] = ()) -> Array:
+    """A line with a margin of its height around it, and rules across both in these rows of the line."""
+    wide = np.full((3 * HEIGHT, 100 + 2 * HEIGHT, 3), 255, np.uint8)
+    wide[HEIGHT : 2 * HEIGHT, HEIGHT:-HEIGHT] = draw_strip(letters)
+    wide[[HEIGHT + row for row in rows]] = 0
+    return wide
+
+
+@pytest.mark.parametrize(
+    ("rows", "share"),
+    [
+        ((), 0.0),
+        ((15,), 0.0),  # the rule on which the letters stand
+        ((2, 19), 0.4),  # above and below them, in a table
+        ((8,), 1.0),  # a wire
+        ((11, 15, 19), 1.0),  # a staff
+    ],
+)
+def test_symbols_on_wires_are_one_with_ink_beyond_the_line(rows: Sequence[int], share: float) -> None:
+    """Letters stand apart, but for the rule on which they stand."""
+    assert strips.measure_linked(draw_surroundings([30, 50, 70], rows), HEIGHT) == pytest.approx(share, abs=0.15)
+
+
+@given(sizes, st.integers(1, 40))
+def test_any_strip_has_a_linked_share(size: tuple[int, int], margin: int) -> None:
+    """A strip that is all margin has none."""
+    assert 0 <= strips.measure_linked(make_noise(size), margin) <= 1
+
+
+def test_four_strokes_with_a_bar_are_tally_marks() -> None:
+    """Four letters in a frame have the strokes, too, and a stroke along all of it."""
+    tally = np.full((HEIGHT, 60, 3), 255, np.uint8)
+    for x in range(10, 50, 10):
+        tally[2:18, x : x + 2] = 0
+    for x in range(8, 44):
+        tally[5 + x // 5, x] = 0
+    framed = tally.copy()
+    framed[[2, 17], 8:44] = 0
+
+    assert strips.show_tallies(tally)
+    assert not strips.show_tallies(framed) and not strips.show_tallies(draw_strip([10, 20, 50, 60]))

@@ -40,6 +40,7 @@ MIN_TRIED_LENGTH = 6.0  # the same, for Tesseract to try: it reads nothing in ph
 SIMILAR_HEIGHT, SIMILAR_ANGLE = 1.6, 5.0  # ratio to and degrees from the median line: lines of one text
 BACKGROUND_RANGE = 20  # grey levels around a line's most frequent one
 MIN_BACKGROUND = 0.6  # of a line's pixels: print has 0.66-0.91, noisy or not, shapes in pictures have 0.44-0.57
+MIN_LINKED = 0.98  # of a line's ink: symbols on wires and most notes on staves have 1.0, letters in grids up to 0.91
 MIN_COVERAGE = 0.75  # of a line's ink: Cyrillic, Hangul and Arabic with some Latin words have 0.02-0.55, Latin has 1.0
 MIN_PART = 0.5  # of a doubtful line's ink, for what was read in it to be its text
 MIN_KNOWN_LETTERS = 0.5  # of a line's letters: RapidOCR is sure of some Greek lines, of which it reads two thirds
@@ -103,6 +104,11 @@ class OcrLine:
     def is_sure(self) -> bool:
         """Whether the recogniser scored it well, read all of it, and knows its script."""
         return self.score >= SURE_SCORE and self.is_covered
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it was read as more than one or two letters, as which symbols are read."""
+        return self.is_sure and len(self.text) >= MIN_SURE_LETTERS
 
     @property
     def is_covered(self) -> bool:
@@ -197,8 +203,10 @@ def read_lines(
     RapidOCR has a single model, so the `language` is only a hint for Tesseract.
     """
     pixels = array if sharp is None else sharp
+    zoom = pixels.shape[0] / array.shape[0]
     lines = _read_quads(array, quads, pixels)
     legible = find_legible(lines)
+    lines = [line for line in lines if line.is_word or line in legible or not _is_symbol(line, pixels, zoom)]
     drawn = _find_drawings(array, [line for line in lines if not line.is_sure and line not in legible], pixels)
     script = [line for line in lines if line not in drawn and is_line_of_script(array, line)]
     unsure = [line for line in script if not line.is_sure and line not in legible]
@@ -210,7 +218,8 @@ def read_lines(
     written = [line for line in lines if line not in drawn]
     doubted = [line for line in _find_doubted(array, written, pixels, tesseract) if line.corners not in read]
     if not script and not read and not doubted:  # a picture: what little was read in it may be shapes
-        kept, left_out, unreadable = [line for line in lines if line.is_sure], [], False
+        marks = _find_marks(lines)
+        kept, left_out, unreadable = [line for line in lines if line.is_sure and line not in marks], [], False
     else:
         unsure = [line for line in unsure if line.corners not in read]
         unreadable = _is_much(unsure, script) and _is_text(unsure)
@@ -220,7 +229,6 @@ def read_lines(
         left_out = left_out if _is_text(left_out) or _is_sign(left_out, script) else []
     overlooked = _find_overlooked(array, written, kept)
     unread = [line.corners for line in lines if any(line in some for some in (left_out, doubted, overlooked))]
-    zoom = pixels.shape[0] / array.shape[0]
     return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, tuple(unread), found, zoom)
 
 
@@ -307,7 +315,8 @@ def detect_quickly(array: Array) -> list[Corners]:
 
 def detects_script(array: Array) -> bool:
     """Whether the detector sees any line of script in any language. Shapes in photographs and drawings do not count."""
-    lines = [line for quad in detect_lines(array) if is_line_of_script(array, line := OcrLine(quad, "", 0.0))]
+    found = (OcrLine(quad, "", 0.0) for quad in detect_lines(array))
+    lines = [line for line in found if is_line_of_script(array, line) and not _is_symbol(line, array, 1.0)]
     return len(_find_drawings(array, lines, array)) < len(lines)
 
 
@@ -316,6 +325,16 @@ def _find_drawings(array: Array, lines: Sequence[OcrLine], pixels: Array) -> lis
     long = [line for line in lines if line.length >= LONG_LINE * line.height]
     cut = _cut_lines(pixels, [line.corners for line in long], pixels.shape[0] / array.shape[0])
     return [line for line, is_writing in zip(long, strips.show_writing(cut), strict=True) if not is_writing]
+
+
+def _is_symbol(line: OcrLine, pixels: Array, zoom: float) -> bool:
+    """Whether it is a part of something much larger, such as a circuit or a staff, or tally marks."""
+    margin = max(min(line.length, line.height), 2.0)
+    a, b, c, d = np.array(line.corners)
+    right, down = (margin * (to - a) / max(math.dist(a, to), 1.0) for to in (b, d))
+    around = _to_corners((a - right - down, b + right - down, c + right + down, d - right + down))
+    strip, wide = (_cut_lines(pixels, [corners], zoom)[0] for corners in (line.corners, around))
+    return strips.measure_linked(wide, round(margin * zoom)) >= MIN_LINKED or strips.show_tallies(strip)
 
 
 def is_line_of_script(array: Array, line: OcrLine, min_length: float = LONG_LINE) -> bool:
@@ -401,6 +420,12 @@ def find_legible(lines: Sequence[OcrLine]) -> list[OcrLine]:
     plausibility, words = confidence.measure_plausibility(text)
     is_words = words >= max(MIN_LEGIBLE_WORDS, MIN_LEGIBLE_SHARE * len(text.split()))
     return doubtful if is_words and plausibility >= MIN_PLAUSIBILITY else []
+
+
+def _find_marks(lines: Sequence[OcrLine]) -> list[OcrLine]:
+    """The lines that may be marks in a plot or on a map: one or two letters, where most lines are such."""
+    marks = [line for line in lines if not line.is_word and line.score < SIGN_SCORE]
+    return marks if len(lines) > MAX_SIGN_LINES and 2 * len(marks) > len(lines) else []
 
 
 def _is_credible(line: OcrLine, unreadable: bool) -> bool:

@@ -26,6 +26,12 @@ MAX_PIECE = 0.4  # of a strip's length: scribbles have 0.9-1.0, one word of few 
 MAX_WORD = 3.0  # heights: words whose letters are joined have 1.3-3.1
 SAME_SHAPE = 0.3  # logarithm of ink and height: pieces that differ by less are alike
 MANY_PIECES, MIN_SHAPES = 12, 4  # hatching, boxes and dots have 2 or 3 shapes, a Thai sign 5, text 8 and more
+STAFF_RULES = 3  # in one line: a value in a form has one under it, one in a table two around it
+TALLY_STROKES = 4  # side by side in one piece, both high and low in it; letters have 3 at most, or those of W:
+MAX_UNEVEN = 3.0  # ratio of their distances, of which W has wide and narrow ones
+HIGH, LOW, TALLY_HEIGHT = (0.1, 0.3), (0.7, 0.9), 0.6  # of a piece's height, and of the line's
+MAX_BAR = 0.8  # of a piece's length, in one row of pixels: tally marks have up to 0.7, frames and Hindi words 0.9
+MAX_TALLIES = 0.3  # of a line's ink, in such pieces: tally marks have 0.32-1.0, lines in 14 scripts 0.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,58 @@ def show_writing(strips: Sequence[Array]) -> list[bool]:
     return [is_one and is_varied for is_one in divided]
 
 
+def measure_linked(strip: Array, margin: int) -> float:
+    """The share of a line's ink that is one with ink far beyond it, as symbols on wires and notes on staves are.
+
+    The strip shows the line with a margin on each side. A rule on which letters stand does not count.
+    """
+    import cv2
+
+    if min(strip.shape[:2]) <= 2 * margin:
+        return 0.0
+    ink = _find_ink(strip, margin).astype(np.uint8)
+    inside = slice(margin, -margin), slice(margin, -margin)
+    rows = slice(margin, -margin // 2)  # letters may reach below the detected line
+    is_rule = cv2.dilate(ink, np.ones((3, 1), np.uint8))[rows, inside[1]].mean(axis=1) >= RULE_LENGTH
+    if (np.diff(is_rule, prepend=False) & is_rule).sum() < STAFF_RULES:
+        is_rule[: len(strip) // 2 - margin] = False
+        ink[rows][is_rule] = 0
+    _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+    left, top, width, height, _ = boxes.T
+    is_far = (left == 0) | (top == 0) | (left + width == ink.shape[1]) | (top + height == ink.shape[0])
+    is_far[0] = False  # the background
+    return float(is_far[labels[inside]].sum() / max(ink[inside].sum(), 1))
+
+
+def show_tallies(strip: Array) -> bool:
+    """Whether a strip shows tally marks: four strokes with a bar."""
+    import cv2
+
+    ink = _find_ink(strip).astype(np.uint8)
+    _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+    tallies = sum(
+        inked
+        for number, (x, y, width, height, inked) in enumerate(boxes[1:].tolist(), 1)
+        if height >= TALLY_HEIGHT * len(ink) and _is_tally(labels[y : y + height, x : x + width] == number)
+    )
+    return bool(tallies > MAX_TALLIES * ink.sum())
+
+
+def _is_tally(piece: Mask) -> bool:
+    """Whether a piece is strokes side by side, without one along all of it, as frames and Hindi words have."""
+    if piece.mean(axis=1).max() > MAX_BAR:
+        return False
+    parts = (piece[int(start * len(piece)) : int(stop * len(piece)) + 1] for start, stop in (HIGH, LOW))
+    return all(np.median([_count_strokes(row) for row in part]) >= TALLY_STROKES for part in parts)
+
+
+def _count_strokes(row: Mask) -> int:
+    """How many strokes a row of pixels crosses; 0 if they are not evenly spaced."""
+    starts = np.flatnonzero(np.diff(row.astype(np.int8), prepend=0) == 1)
+    gaps = np.diff(starts)
+    return starts.size if gaps.size and gaps.max() <= MAX_UNEVEN * gaps.min() else 0
+
+
 def _find_pieces(strip: Array) -> list[tuple[int, int, int]]:
     """The width, height and inked pixels of each connected piece of ink that is no dot."""
     import cv2  # only scans need it
@@ -107,16 +165,17 @@ def _round_shape(piece: tuple[int, int, int]) -> tuple[int, int]:
     return round(math.log(piece[2]) / SAME_SHAPE), round(math.log(piece[1]) / SAME_SHAPE)
 
 
-def _measure_contrast(strip: Array) -> tuple[_Contrast, float]:
-    """How far each pixel is from the background in grey levels, and how far the darkest ones are."""
+def _measure_contrast(strip: Array, margin: int = 0) -> tuple[_Contrast, float]:
+    """How far each pixel is from the background in grey levels, and how far the darkest ones are inside the margin."""
     grey = strip.mean(axis=2) if strip.ndim == 3 else strip.astype(np.float64)
-    contrast = np.abs(grey - np.median(grey))
-    return contrast, float(np.quantile(contrast, DARKEST))
+    inside = slice(margin, grey.shape[0] - margin), slice(margin, grey.shape[1] - margin)
+    contrast = np.abs(grey - np.median(grey[inside]))
+    return contrast, float(np.quantile(contrast[inside], DARKEST))
 
 
-def _find_ink(strip: Array) -> Mask:
+def _find_ink(strip: Array, margin: int = 0) -> Mask:
     """The pixels that differ from the background by half of what the most different ones do."""
-    contrast, darkest = _measure_contrast(strip)
+    contrast, darkest = _measure_contrast(strip, margin)
     return np.asarray(contrast > max(darkest / 2, 1.0))
 
 
