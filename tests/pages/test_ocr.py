@@ -86,6 +86,14 @@ def test_letters_read_in_a_foreign_script_are_not_kept(text: str, coverage: floa
     assert not ocr.find_legible(read_as(text, text, text, coverage=coverage))
 
 
+def test_marks_are_one_or_two_letters_that_are_most_of_many_lines() -> None:
+    """Crosses and circles of a plot are no text; doubtful words, a few letters on a sign, and sure ones are."""
+    marks, words = read_as(*"OXOXOXOX", score=0.9), read_as(*["—Anna—", "17.5"] * 4, score=0.8)
+
+    assert ocr.find_marks([*marks, *words[:2]]) == marks
+    assert not any(map(ocr.find_marks, (words, [*marks, *words], marks[:4], read_as(*"OXOXOXOX", score=0.99))))
+
+
 def test_what_is_read_does_not_depend_on_the_threads() -> None:
     """Idle cores read lines of a page, and no line is padded to the width of another."""
     with pymupdf.open() as document:

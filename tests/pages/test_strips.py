@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from twopass.pages import strips
@@ -162,7 +162,18 @@ def test_symbols_on_wires_are_one_with_ink_beyond_the_line(rows: Sequence[int], 
     assert strips.measure_linked(draw_surroundings([30, 50, 70], rows), HEIGHT) == pytest.approx(share, abs=0.15)
 
 
+def test_letters_on_a_rule_that_slopes_stand_apart() -> None:
+    """A line is straightened by its letters, not by the rule under them."""
+    wide = draw_surroundings([30, 50, 70])
+    for x in range(wide.shape[1]):
+        wide[HEIGHT + 14 + x // 50 : HEIGHT + 16 + x // 50, x] = 0
+
+    assert strips.measure_linked(wide, HEIGHT) < 0.2
+
+
 @given(sizes, st.integers(1, 40))
+@example((3, 30), 1)
+@example((4, 30), 1)
 def test_any_strip_has_a_linked_share(size: tuple[int, int], margin: int) -> None:
     """A strip that is all margin has none."""
     assert 0 <= strips.measure_linked(make_noise(size), margin) <= 1

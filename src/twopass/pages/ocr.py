@@ -218,7 +218,7 @@ def read_lines(
     written = [line for line in lines if line not in drawn]
     doubted = [line for line in _find_doubted(array, written, pixels, tesseract) if line.corners not in read]
     if not script and not read and not doubted:  # a picture: what little was read in it may be shapes
-        marks = _find_marks(lines)
+        marks = find_marks(lines)
         kept, left_out, unreadable = [line for line in lines if line.is_sure and line not in marks], [], False
     else:
         unsure = [line for line in unsure if line.corners not in read]
@@ -422,9 +422,9 @@ def find_legible(lines: Sequence[OcrLine]) -> list[OcrLine]:
     return doubtful if is_words and plausibility >= MIN_PLAUSIBILITY else []
 
 
-def _find_marks(lines: Sequence[OcrLine]) -> list[OcrLine]:
+def find_marks(lines: Sequence[OcrLine]) -> list[OcrLine]:
     """The lines that may be marks in a plot or on a map: one or two letters, where most lines are such."""
-    marks = [line for line in lines if not line.is_word and line.score < SIGN_SCORE]
+    marks = [line for line in lines if len(line.text) < MIN_SURE_LETTERS and line.score < SIGN_SCORE]
     return marks if len(lines) > MAX_SIGN_LINES and 2 * len(marks) > len(lines) else []
 
 

@@ -100,10 +100,11 @@ def measure_linked(strip: Array, margin: int) -> float:
     ink = _find_ink(strip, margin).astype(np.uint8)
     inside = slice(margin, -margin), slice(margin, -margin)
     rows = slice(margin, -margin // 2)  # letters may reach below the detected line
-    is_rule = cv2.dilate(ink, np.ones((3, 1), np.uint8))[rows, inside[1]].mean(axis=1) >= RULE_LENGTH
+    near = np.ones((3, 1), np.uint8)  # rows over which a slope spreads a rule
+    is_rule = cv2.dilate(ink, near)[rows, inside[1]].mean(axis=1) >= RULE_LENGTH
     if (np.diff(is_rule, prepend=False) & is_rule).sum() < STAFF_RULES:
         is_rule[: len(strip) // 2 - margin] = False
-        ink[rows][is_rule] = 0
+        ink[rows][cv2.dilate(is_rule[:, None].astype(np.uint8), near)[:, 0] > 0] = 0
     _, labels, boxes, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
     left, top, width, height, _ = boxes.T
     is_far = (left == 0) | (top == 0) | (left + width == ink.shape[1]) | (top + height == ink.shape[0])
