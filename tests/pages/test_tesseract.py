@@ -27,6 +27,35 @@ def test_every_strip_is_in_one_image_that_tesseract_takes(widths: list[int], hei
         assert len(batch) == 1 or rows * columns <= tesseract.MAX_PIXELS
 
 
+def place(text: str, x: float) -> list[Glyph]:
+    """A word whose letters are ten pixels apart."""
+    return [Glyph(letter, x + 10 * number, x + 10 * number + 9) for number, letter in enumerate(text)]
+
+
+def spell(words: Sequence[Sequence[Glyph]]) -> list[str]:
+    return ["".join(glyph.text for glyph in word) for word in words]
+
+
+def test_letters_that_tesseract_reads_in_two_lines_are_read_once() -> None:
+    """The longest line counts, whichever comes first, and MuPDF's word across the end of a line is two."""
+    whole = [place("level", 0), place("is", 60), place("measured", 100)]
+    part, joined = place("sune", 130), [*place("at", 190), *place("measuned", 101)]
+
+    assert spell(tesseract.drop_repeated([part, *whole, joined], 40)) == ["level", "is", "measured", "at"]
+    assert spell(tesseract.drop_repeated([*whole, place("lvl", 10)], 40)) == ["level", "is", "measured"]
+
+
+@given(st.lists(st.tuples(st.text("ab\u0e49", min_size=1, max_size=5), st.integers(1, 90))), st.booleans())
+def test_a_line_of_which_no_letters_overlap_stays_whole(words: list[tuple[str, int]], is_rtl: bool) -> None:
+    """From left to right, whichever way it is read."""
+    line, x = list[list[Glyph]](), 0.0
+    for text, gap in words:
+        line.append(place(text, x + gap))
+        x = line[-1][-1].x1 + gap
+
+    assert tesseract.drop_repeated(line[::-1] if is_rtl else line, 40) == line
+
+
 def test_latin_words_of_a_right_to_left_line_keep_their_order() -> None:
     """The line is given from left to right; only its right-to-left words are reversed."""
     assert scripts.order_rtl(["\u0628", "World", "Bank", "\u0627"]) == ["\u0627", "World", "Bank", "\u0628"]

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,17 @@ import pymupdf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rapidfuzz.distance import LCSseq
+from rapidfuzz.distance import Indel, LCSseq
 
+from scripts.bench.scans import LANGUAGES, Setting, draw_thin
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.cpu.page import read_page
 from twopass.errors import Code
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import ocr, orientation, scripts, tesseract
+from twopass.pages.ocr import OcrLine
 from twopass.pages.rendered_page import PagePointer
-from twopass.pages.scripts import Tesseract
+from twopass.pages.scripts import PageLanguage, Tesseract
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.strips import Array
 from twopass.pages.tesseract import Glyph, TesseractFailed
@@ -409,3 +412,25 @@ def test_the_hinted_language_comes_first() -> None:
 def test_a_page_in_another_script_is_not_turned(language: str) -> None:
     """RapidOCR's scores say nothing about which way up such a page is, unless one way is legible."""
     assert orientation.detect_turn(draw(*[TEXTS[language]] * 3).array()) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "seed", "least"),
+    [
+        pytest.param("ko", "kor", 0, 0.99, marks=needs("kor")),  # 0.984 where a line is two for Tesseract
+        pytest.param("ar", "ara", 1, 0.6, marks=needs("ara")),  # 0.32 without the dots that trimming cuts off
+    ],
+)
+def test_thin_strokes_are_read_whole_and_once(code: str, name: str, seed: int, least: float) -> None:
+    """Tesseract takes some lines of broken strokes for two, and reads their letters in both."""
+    setting = Setting.draw(seed)
+    language = next(replace(one, setting=setting) for one in LANGUAGES if one.code == code)
+    scan = draw_thin(language)
+    lines = [OcrLine(corners, "", 0.0) for corners in ocr.detect_lines(scan.pixels)]
+    assert FOLDER
+    engine = Tesseract(frozenset({name}), partial(tesseract.recognise, folder=FOLDER))
+
+    texts = scripts.read(engine, ocr._cut_rgb_lines(scan.pixels, lines, scan.pixels), PageLanguage(name, 0.9))
+
+    read, truth = ("".join("".join(part or "" for part in parts).split()) for parts in (texts, scan.truth))
+    assert Indel.normalized_similarity(read, truth) >= least

@@ -286,13 +286,12 @@ def read(
         return _read_korean(engine, strips, language.name, words or [()] * len(strips))
     script = _find_script(language.name)
     names = f"{language.name}+{LATIN}" if script.takes_latin and LATIN in engine.languages else language.name
-    trimmed = [trim(strip) for strip in strips]
-    texts = _read_texts(engine, trimmed, names, HEIGHT)
+    texts = _read_texts(engine, strips, names, HEIGHT)  # not trimmed: that may cut off signs above and below letters
     for index in [index for index, text in enumerate(texts) if not text][:MAX_RETRIES]:
-        alone = (_read_texts(engine, [trimmed[index]], names, height)[0] for height in RETRY_HEIGHTS)
+        alone = (_read_texts(engine, [trim(strips[index])], names, height)[0] for height in RETRY_HEIGHTS)
         texts[index] = next(filter(None, alone), "")
     foreign = [index for index, text in enumerate(texts) if text and _measure_share(text, language.name) < MIN_SHARE]
-    others = _read_texts(engine, [trimmed[index] for index in foreign], names, OTHER_HEIGHT)
+    others = _read_texts(engine, [strips[index] for index in foreign], names, OTHER_HEIGHT)
     untrusted = {
         index
         for index, other in zip(foreign, others, strict=True)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ POINTS_PER_INCH = 72  # as the resolution of the pixels, so that MuPDF's points 
 WIDEST = 30_000  # pixels of one image; Tesseract takes at most 32,767
 BASELINE_SHARE = 0.6  # of the strips' height: from there on down to 2.6, a baseline belongs to the first strip
 INK_SHARE = 0.01  # of the pixels, the darkest ones, become black: a few may be specks
+MAX_STEP = 1.5  # strip's heights from one letter of a word to the next
 MAX_PIXELS = 20_000_000  # of one image with strips: 250 lines of A4 pages
 
 
@@ -38,6 +40,9 @@ class Glyph:
     x1: float
 
 
+Word = list[Glyph]
+
+
 def find_folder(own: Path | None = None) -> Path | None:
     """The folder of the language files: the user's own, else the one of Debian's packages; None if there is none."""
     return own or max(Path(DEBIAN_FOLDERS).glob("*/tessdata"), default=None)
@@ -48,14 +53,14 @@ def list_languages(folder: Path) -> frozenset[str]:
     return frozenset(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
 
 
-def recognise(strips: Sequence[Array], language: str, height: int, folder: Path) -> list[list[list[Glyph]]]:
+def recognise(strips: Sequence[Array], language: str, height: int, folder: Path) -> list[list[Word]]:
     """Read the strips (RGB), scaled to one height in pixels: for each, its words from left to right.
 
     The characters of a word are in the order in which they are read. A call to Tesseract loads the language, which
     takes longer than reading a line, so as many strips as possible are read in one call. `language` may name several,
     with + between them. Raises TesseractFailed.
     """
-    words: list[list[list[Glyph]]] = []
+    words: list[list[Word]] = []
     scaled = [_scale(strip, height) for strip in strips]
     for batch in _split_batches(scaled, height):
         words += _recognise_stack(batch, language, folder, height)
@@ -80,15 +85,60 @@ def _split_batches(strips: Sequence[Array], height: int) -> Iterator[Sequence[Ar
         start = stop
 
 
-def _recognise_stack(strips: Sequence[Array], language: str, folder: Path, height: int) -> list[list[list[Glyph]]]:
+def _recognise_stack(strips: Sequence[Array], language: str, folder: Path, height: int) -> list[list[Word]]:
     """The words of strips that have this height."""
-    words: list[list[list[Glyph]]] = [[] for _ in strips]
+    words: list[list[Word]] = [[] for _ in strips]
     for chars in _read_stack(_stack(strips, height), language, folder):
         baseline = chars[0][2][1]  # near the lower edge of the strip, or a third of its height lower
         number = max(int(baseline - BASELINE_SHARE * height), 0) // (2 * height)
         if number < len(strips):
             words[number].append([Glyph(chr(code), box[0] - height, box[2] - height) for code, _, _, box in chars])
-    return [sorted(own, key=lambda word: min(glyph.x0 for glyph in word)) for own in words]
+    return [drop_repeated(own, height) for own in words]
+
+
+def drop_repeated(words: Sequence[Word], height: float) -> list[Word]:
+    """The words of a strip from left to right, from those in the order in which Tesseract read them.
+
+    It takes some strips for two lines or more, and reads the same letters in each: the longest line counts, and of the
+    others what stands where it has no words.
+    """
+    kept: list[Word] = []
+    pieces = [piece for word in words for piece in _split_at_jumps(word, MAX_STEP * height)]
+    for line in sorted(_split_lines(pieces, height), key=lambda line: -sum(map(_measure, line))):
+        kept += [word for word in line if all(_overlap(word, other) <= _measure(word) / 2 for other in kept)]
+    return sorted(kept, key=_find_left)
+
+
+def _split_at_jumps(word: Word, most: float) -> list[Word]:
+    """MuPDF joins the last word of a line and the first of the next if no blank is between them."""
+    steps = [abs(after.x0 - before.x0) for before, after in pairwise(word)]
+    starts = [0, *(number for number, step in enumerate(steps, 1) if step > most), len(word)]
+    return [word[start:stop] for start, stop in pairwise(starts)]
+
+
+def _split_lines(words: Sequence[Word], height: float) -> list[list[Word]]:
+    """Split where a word is more than a strip's height back from the one before, in the direction of most words."""
+    lefts = [_find_left(word) for word in words]
+    steps = [after - before for before, after in pairwise(lefts)]
+    direction = 1 if sum(step > 0 for step in steps) >= len(steps) / 2 else -1
+    starts = [0, *(number for number, step in enumerate(steps, 1) if direction * step < -height), len(words)]
+    return [list(words[start:stop]) for start, stop in pairwise(starts)]
+
+
+def _find_left(word: Word) -> float:
+    return min(glyph.x0 for glyph in word)
+
+
+def _find_right(word: Word) -> float:
+    return max(glyph.x1 for glyph in word)
+
+
+def _measure(word: Word) -> float:
+    return _find_right(word) - _find_left(word)
+
+
+def _overlap(one: Word, other: Word) -> float:
+    return min(_find_right(one), _find_right(other)) - max(_find_left(one), _find_left(other))
 
 
 def _read_stack(stack: Array, language: str, folder: Path) -> list[Any]:
