@@ -232,3 +232,19 @@ def test_letters_that_touch_rules_are_read() -> None:
     texts = [line.text for line in ocr.read(draw_page(draw)).lines]
 
     assert sorted(texts) == sorted(["42", "7", "No", "A", "W", "1", "2", "3", "4", "5"])
+
+
+def test_letters_at_the_edge_are_read() -> None:
+    """Nothing goes on beyond the pixels: a tightly cropped label, and a number that the page's edge cuts."""
+
+    def draw(page: pymupdf.Page) -> None:
+        page.insert_text((40, 60), "The level is measured", fontsize=12)
+        page.insert_text((260, 180), "9", fontsize=70)
+        page.insert_text((100, SIZE[0] / 2 + 3), "42", fontsize=14)
+
+    label = draw_page(lambda page: page.insert_text((50, 120), "A4", fontsize=60))
+    rows, columns = np.nonzero(label.mean(axis=2) < 128)
+    cropped = label[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+
+    assert [line.text for line in ocr.read(cropped).lines] == ["A4"]
+    assert {line.text for line in ocr.read(draw_page(draw)).lines} == {"The level is measured", "9", "42"}

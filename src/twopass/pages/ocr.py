@@ -332,9 +332,23 @@ def _is_symbol(line: OcrLine, pixels: Array, zoom: float) -> bool:
     margin = max(min(line.length, line.height), 2.0)
     a, b, c, d = np.array(line.corners)
     right, down = (margin * (to - a) / max(math.dist(a, to), 1.0) for to in (b, d))
-    around = _to_corners((a - right - down, b + right - down, c + right + down, d - right + down))
-    strip, wide = (_cut_lines(pixels, [corners], zoom)[0] for corners in (line.corners, around))
+    around = zoom * np.array((a - right - down, b + right - down, c + right + down, d - right + down))
+    (strip,) = _cut_lines(pixels, [line.corners], zoom)
+    background = np.median(strip, axis=(0, 1))[::-1]
+    (wide,) = _cut_lines(*_cut_box(pixels, around, background), 1.0)
     return strips.measure_linked(wide, round(margin * zoom)) >= MIN_LINKED or strips.show_tallies(strip)
+
+
+def _cut_box(pixels: Array, corners: npt.NDArray[Any], background: Array) -> tuple[Array, list[Corners]]:
+    """The pixels around these corners, and where the corners are in them; beyond the edge there is only background."""
+    low, high = np.floor(corners.min(axis=0)).astype(int), np.ceil(corners.max(axis=0)).astype(int) + 1
+    box = np.empty((*(high - low)[::-1], 3), np.uint8)
+    box[:] = background
+    first, last = np.maximum(low, 0), np.minimum(high, pixels.shape[1::-1])
+    box[first[1] - low[1] : last[1] - low[1], first[0] - low[0] : last[0] - low[0]] = pixels[
+        first[1] : last[1], first[0] : last[0]
+    ]
+    return box, [_to_corners(corners - low)]
 
 
 def is_line_of_script(array: Array, line: OcrLine, min_length: float = LONG_LINE) -> bool:
