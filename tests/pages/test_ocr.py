@@ -113,17 +113,18 @@ def test_what_is_read_does_not_depend_on_the_threads() -> None:
     ]
 
 
-def test_long_lines_leave_no_memory_behind() -> None:
-    """The recogniser's session reuses memory within a run; what six long lines take at once is given back after it."""
+def test_long_lines_leave_little_memory_behind() -> None:
+    """What six long lines take at once is given back, but for what their output needs until the next ones are read."""
     session = ocr.load_recogniser().session.session
     pixels = np.zeros((6, 3, 48, 1600), np.float32)
     name = session.get_inputs()[0].name
     before = psutil.Process().memory_info().rss
 
-    session.run(None, {name: pixels})
+    for lines in (pixels, pixels[:1, :, :, :320]):
+        session.run(None, {name: lines})
 
     assert session.get_session_options().enable_cpu_mem_arena
-    assert psutil.Process().memory_info().rss - before < 100 << 20  # 350 MB more in a process that read no line before
+    assert psutil.Process().memory_info().rss - before < 100 << 20  # 290 MB and more if the session keeps its arena
 
 
 def test_a_sign_that_is_seen_and_not_read_lacks_lines() -> None:

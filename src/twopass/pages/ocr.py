@@ -590,8 +590,8 @@ def _swap_channels(strip: Array) -> Array:
 def load_recogniser() -> Any:
     """Load the model that recognises lines: half a second, which the first page need not wait for.
 
-    It reuses memory within a line, because mapping it anew for every layer took a fifth of the time, and gives it back
-    afterwards: six long lines would hold 350 MB.
+    It reuses memory within a run, because mapping it anew for every layer took a fifth of the time, and gives it back
+    afterwards: six long lines would hold 350 MB. What the last output is in stays until the next run.
     """
     from onnxruntime import RunOptions
 
