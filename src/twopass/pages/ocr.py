@@ -121,7 +121,7 @@ class OcrResult:
     """The lines of a scan. `unreadable` means that much of it is in a script that no recogniser here was trained on.
 
     `unread` are lines of text that were left out. `language` is Tesseract's, if it read some of the lines. `zoom` is
-    how many pixels were recognised for each pixel of the lines' corners.
+    how many pixels were recognised for each pixel of the lines' corners, interpolated ones not counted.
     """
 
     lines: tuple[OcrLine, ...]

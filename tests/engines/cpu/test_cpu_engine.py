@@ -77,9 +77,9 @@ def count_layer_words(path: Path) -> Counter[str]:
         return Counter(word[4] for word in document[0].get_text("words"))
 
 
-def save_scan(page: Any, path: Path, layer: tuple[str, ...] = ()) -> Path:
+def save_scan(page: Any, path: Path, layer: tuple[str, ...] = (), dpi: int = 144) -> Path:
     """Write the page as an image, with an invisible text layer over it if `layer` has lines."""
-    pixmap = page.get_pixmap(dpi=144)
+    pixmap = page.get_pixmap(dpi=dpi)
     document = pymupdf.open()
     copy = document.new_page(width=page.rect.width, height=page.rect.height)
     copy.insert_image(copy.rect, pixmap=pixmap)
@@ -324,6 +324,20 @@ def test_small_letters_of_a_scan_are_less_sure(height: int, zoom: float, score: 
 
     assert element.confidence
     assert element.confidence.score == pytest.approx(score, abs=0.02)
+
+
+@pytest.mark.parametrize(("dpi", "zoom", "expected"), [(36, 1.0, 0.5), (36, 4.0, 0.5), (300, 1.0, 2.0)])
+def test_interpolated_pixels_of_a_scan_do_not_count(tmp_path: Path, dpi: int, zoom: float, expected: float) -> None:
+    """Its letters are no larger than in its image, however many pixels the page is drawn with."""
+    with pymupdf.open() as document:
+        path = save_scan(draw_text_page(document, PROSE, size=12), tmp_path / "scan.pdf", dpi=dpi)
+    with pymupdf.open(path) as document:
+        pixels = render_page(document[0])
+    line = ocr.OcrLine(((20.0, 20.0), (320.0, 20.0), (320.0, 42.0), (20.0, 42.0)), "The level is measured", 1.0)
+    scan = ocr.OcrResult((line,), unreadable=False, zoom=zoom)
+    answer = json.loads(read_page(PagePointer(str(path), 1), pixels, None, read_lines=lambda *_, **__: scan))
+
+    assert answer["pixels_per_point"] == pytest.approx(expected, rel=0.02)
 
 
 def test_a_damaged_file_is_a_coded_error(tmp_path: Path) -> None:

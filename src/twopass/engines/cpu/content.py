@@ -101,7 +101,7 @@ class PageContent:
 
     `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell. `tesseract`
     is the language in which Tesseract read lines. `lacks_lines` means that OCR left out lines of text. `fonts` are
-    those of the layer that lie, and those that do not. `pixels_per_point` are those that OCR saw.
+    those of the layer that lie, and those that do not. `pixels_per_point` are those that OCR saw and the scan has.
     """
 
     width: float

@@ -236,7 +236,9 @@ def _analyse_layout(
 
 def _read_lines(page: Any, array: Array, quads: Sequence[ocr.Corners], read: ReadLines) -> ocr.OcrResult:
     """Read detected lines, from a sharper rendering of the page if they are small."""
-    return read(array, quads, sharp=scanned_page.render_sharper(page, array, quads))
+    scan = read(array, quads, sharp=scanned_page.render_sharper(page, array, quads))
+    own = scanned_page.measure_own_zoom(page)
+    return replace(scan, zoom=min(scan.zoom, own * page.rect.width / array.shape[1])) if own else scan
 
 
 def _lay_out_scan(

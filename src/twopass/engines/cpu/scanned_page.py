@@ -32,21 +32,24 @@ MAX_OWN_SCALE = 1.5  # times the pixels of the rendering: from there on, smaller
 def render_sharper(page: Any, array: Array, quads: Sequence[ocr.Corners]) -> Array | None:
     """The page with more pixels than `array` if its detected lines are small, or with those of its scan, else None."""
     scale = choose_scale([math.dist(quad[0], quad[3]) for quad in quads], array.shape[0] * array.shape[1])
-    zoom = _measure_own_zoom(page, array) if scale is None else scale * array.shape[1] / page.rect.width
+    zoom = _choose_own_zoom(page, array) if scale is None else scale * array.shape[1] / page.rect.width
     return source_files.render_display_list(page.get_displaylist(), zoom, zoom) if zoom else None
 
 
-def _measure_own_zoom(page: Any, array: Array) -> float | None:
-    """Pixels per point of a scan that has hardly more of them than `array`, in which thin strokes are broken."""
-    images = [
-        image for image in page.get_image_info() if Rect(*image["bbox"]).area >= SCAN_SHARE * page.rect.get_area()
-    ]
-    if len(images) != 1:
-        return None
-    zoom = images[0]["width"] / max(Rect(*images[0]["bbox"]).width, 1.0)
+def _choose_own_zoom(page: Any, array: Array) -> float | None:
+    """That of a scan that has hardly more pixels than `array`, in which thin strokes are broken."""
+    zoom = measure_own_zoom(page) or 0.0
     ratio = zoom * page.rect.width / array.shape[1]
     is_small = ratio**2 * array.shape[0] * array.shape[1] <= MAX_PIXELS
     return zoom if is_small and MIN_OWN_SCALE < ratio <= MAX_OWN_SCALE else None
+
+
+def measure_own_zoom(page: Any) -> float | None:
+    """Pixels per point of the one image that covers the page; None if it is no scan."""
+    images = [
+        image for image in page.get_image_info() if Rect(*image["bbox"]).area >= SCAN_SHARE * page.rect.get_area()
+    ]
+    return images[0]["width"] / max(Rect(*images[0]["bbox"]).width, 1.0) if len(images) == 1 else None
 
 
 def choose_scale(heights: Sequence[float], pixels: int) -> float | None:

@@ -4,7 +4,7 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
 
     {"v": 3, "width": 595.0, "height": 842.0,
      "via": "text_layer" | "hidden_layer" | "ocr", "score": 0..1,
-     "pixels_per_point": float?,   that OCR saw
+     "pixels_per_point": float?,   that OCR saw and the scan has
      "agreement": 0..1 | null,     of the layer with sampled lines of the pixels; null if it was not compared
      "dense": false,               too many lines or shapes for the layout model, which was skipped
      "lacks_annotations": true,    only if annotations and form fields were left out, because they are damaged
