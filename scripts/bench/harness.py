@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import resource
 import shutil
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,8 @@ def parse_with_drafts(parser: ArgumentParser, arguments: Sequence[str]) -> Any:
     """
     parser.add_argument(
         "--acceptance", type=float,
-        help="decode speculatively: tokens that a step with four drafts yields on average, simulated by vLLM; more "
-        "drafts yield more (default: no drafts)",
+        help="decode speculatively: tokens that a step with four drafts yields on average, simulated by vLLM; up "
+        "to eight yield more (default: no drafts)",
     )  # fmt: skip
     parser.add_argument(
         "--drafts",
@@ -66,22 +68,35 @@ def parse_with_drafts(parser: ArgumentParser, arguments: Sequence[str]) -> Any:
         options.drafts = 0
     elif options.drafts < 1:
         parser.error("--acceptance: needs --drafts of at least 1")
+    elif not 1 <= options.acceptance <= _find_most_acceptance():
+        parser.error(f"--acceptance: from 1 to {_find_most_acceptance()}")
     return options
+
+
+def _find_most_acceptance() -> float:
+    """Tokens that a step with four drafts yields if the first is always right, and the others in proportion."""
+    yielded = _read_yields(4)
+    return math.floor(10 * (1 + (yielded[4] - 1) / (yielded[1] - 1))) / 10
+
+
+def _read_yields(drafts: int) -> Sequence[float]:
+    """Tokens that a step with none to so many drafts yields on born-digital pages, in docs/bench/acceptance.json."""
+    group = json.loads(ACCEPTANCE_FILE.read_text())["acceptance"]["groups"]["born-digital page"]
+    counted = {0: 1.0, **{int(count): rate for count, rate in group["tokens_per_step"]["right"].items()}}
+    return [float(value) for value in np.interp(range(drafts + 1), list(counted), list(counted.values()))]
 
 
 def simulate_acceptance(tokens: float, drafts: int) -> dict[str, Any]:
     """vLLM's configuration in which a step with four drafts yields so many tokens, and others in proportion.
 
-    The proportions are those of born-digital pages in docs/bench/acceptance.json. vLLM's own calibration would let the
-    first drafts always be right, and those after them never.
+    The proportions are those of born-digital pages. vLLM's own calibration would let the first drafts always be right,
+    and those after them never.
     """
-    group = json.loads(ACCEPTANCE_FILE.read_text())["acceptance"]["groups"]["born-digital page"]
-    counted = {0: 1.0, **{int(count): rate for count, rate in group["tokens_per_step"]["right"].items()}}
-    yielded = np.interp(range(drafts + 1), list(counted), list(counted.values()))
-    rates = np.diff(yielded) * (tokens - 1) / (counted[4] - 1)
+    factor = (tokens - 1) / (_read_yields(4)[4] - 1)
+    rates = [factor * (after - before) for before, after in pairwise(_read_yields(drafts))]
     return {
         "rejection_sample_method": "synthetic",
-        "synthetic_acceptance_rates": [round(min(rate, 1.0), 4) for rate in rates],
+        "synthetic_acceptance_rates": [round(rate, 4) for rate in rates],
     }
 
 

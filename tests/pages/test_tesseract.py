@@ -40,9 +40,11 @@ def test_letters_that_tesseract_reads_in_two_lines_are_read_once() -> None:
     """The longest line counts, whichever comes first, and MuPDF's word across the end of a line is two."""
     whole = [place("level", 0), place("is", 60), place("measured", 100)]
     part, joined = place("sune", 130), [*place("at", 190), *place("measuned", 101)]
+    run_on = place("levelismeasure", 5)
 
     assert spell(tesseract.drop_repeated([part, *whole, joined], 40)) == ["level", "is", "measured", "at"]
     assert spell(tesseract.drop_repeated([*whole, place("lvl", 10)], 40)) == ["level", "is", "measured"]
+    assert spell(tesseract.drop_repeated([*whole, run_on], 40)) == ["level", "is", "measured"]
 
 
 @given(st.lists(st.tuples(st.text("ab\u0e49", min_size=1, max_size=5), st.integers(1, 90))), st.booleans())

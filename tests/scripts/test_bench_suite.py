@@ -147,9 +147,11 @@ def test_drafts_are_measured_with_simulated_acceptance_only(capsys: pytest.Captu
     assert config["num_speculative_tokens"] == len(rates) == harness.DRAFT_TOKENS
     assert sum(rates[:4]) == pytest.approx(1.5, abs=0.001)
     assert rates == sorted(rates, reverse=True)
-    with pytest.raises(SystemExit):
-        parse("--acceptance", "3", "--drafts", "0")
-    assert "--acceptance: needs --drafts" in capsys.readouterr().err
+    wrong = {("3", "--drafts", "0"): "needs --drafts", ("4.5",): "from 1 to 4.0", ("0.9",): "from 1 to 4.0"}
+    for values, problem in wrong.items():
+        with pytest.raises(SystemExit):
+            parse("--acceptance", *values)
+        assert f"--acceptance: {problem}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("simulated", [(), ("--acceptance", "3.0")])

@@ -105,7 +105,7 @@ def drop_repeated(words: Sequence[Word], height: float) -> list[Word]:
     kept: list[Word] = []
     pieces = [piece for word in words for piece in _split_at_jumps(word, MAX_STEP * height)]
     for line in sorted(_split_lines(pieces, height), key=lambda line: -sum(map(_measure, line))):
-        kept += [word for word in line if all(_overlap(word, other) <= _measure(word) / 2 for other in kept)]
+        kept += [word for word in line if sum(_overlap(word, other) for other in kept) <= _measure(word) / 2]
     return sorted(kept, key=_find_left)
 
 
@@ -138,7 +138,7 @@ def _measure(word: Word) -> float:
 
 
 def _overlap(one: Word, other: Word) -> float:
-    return min(_find_right(one), _find_right(other)) - max(_find_left(one), _find_left(other))
+    return max(min(_find_right(one), _find_right(other)) - max(_find_left(one), _find_left(other)), 0.0)
 
 
 def _read_stack(stack: Array, language: str, folder: Path) -> list[Any]:
