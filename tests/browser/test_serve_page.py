@@ -17,7 +17,7 @@ from tests.fakes import damaged_pages
 from tests.server.conftest import KEY, Server, build_pdf, find_port, run_server
 
 TABS = 8  # a browser opens six connections to a server over HTTP/1.1
-UNDO_MS = 10_000
+UNDO_MS, SILENCE_MS, RETRY_MS = 10_000, 40_000, 2_000  # of the page
 PASSWORD = "open sesame"
 PHONE = 390
 PHONE_HEIGHT = 844
@@ -358,6 +358,30 @@ async def test_eight_tabs_follow_all_jobs(
         for tab in others:
             card = tab.locator(".job").filter(has_text=f"after {has_shared_worker}.pdf")
             await expect(card).to_have_class("job done", timeout=60_000)
+
+
+async def test_a_tab_whose_request_is_never_answered_asks_again(browser: Browser, server: Server) -> None:
+    """Nobody else would tell it of new jobs."""
+    held = asyncio.Event()
+
+    async def hold_first(route: Route) -> None:
+        if held.is_set():
+            await route.continue_()
+        held.set()
+
+    async with await browser.new_context() as context:
+        await context.add_init_script("delete window.SharedWorker")
+        async with open_tab(context, server) as page:
+            await expect(page.locator("#server")).to_have_text("engine cpu")
+            await page.clock.install()
+            await page.route("**/v1/events", hold_first)
+            await held.wait()
+            server.send(build_pdf(1), name="later.pdf")
+            await page.clock.run_for(SILENCE_MS)
+            await expect(page.locator("#server")).to_contain_text("Connection lost")
+            await page.clock.run_for(RETRY_MS)
+
+            await expect(page.locator(".job").filter(has_text="later.pdf")).to_be_visible()
 
 
 async def test_all_tabs_share_one_connection_for_events(browser: Browser, server: Server) -> None:

@@ -5,14 +5,17 @@ export const SILENCE_MS = 40000; // the server sends something every 15 s
 // connection, or when the caller stops.
 export async function* readEvents(headers) {
   const abort = new AbortController();
+  const limit = (answer) => {
+    const timer = setTimeout(() => abort.abort(), SILENCE_MS);
+    return answer.finally(() => clearTimeout(timer));
+  };
   try {
-    const response = await fetch("/v1/events", { headers, signal: abort.signal });
+    const response = await limit(fetch("/v1/events", { headers, signal: abort.signal }));
     if (!response.ok) return;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
-      const timer = setTimeout(() => abort.abort(), SILENCE_MS);
-      const { value, done } = await reader.read().finally(() => clearTimeout(timer));
+      const { value, done } = await limit(reader.read());
       if (done) return;
       const events = (text + value).split("\n\n");
       text = events.pop();
