@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.bench import calibration as calibrate
-from scripts.bench.calibration import LANGUAGES, Reading
+from scripts.bench.calibration import Reading
+from scripts.bench.scans import LANGUAGES
 from tests.fakes import texts
 from twopass.document import ConfidenceMethod
 from twopass.text.confidence import (

@@ -198,25 +198,28 @@ EVENTS = st.lists(st.one_of(WISHES, WISHES, st.integers(0, 30), st.none()), min_
 @given(
     events=EVENTS, seed=st.integers(0, 99), blocks=st.integers(8, BLOCKS), depth=st.sampled_from([1, 2, 2]),
     is_v2=st.booleans(), has_drafts=st.booleans(), step_tokens=st.sampled_from([12, 20, 512]),
+    few=st.sampled_from([2, drafts.FEW_ANSWERS]),
 )  # fmt: skip
 def test_each_step_is_the_one_that_vllm_schedules(
     configuration: Configuration, events: list[Wish | int | None], seed: int, blocks: int, depth: int, is_v2: bool,
-    has_drafts: bool, step_tokens: int,
+    has_drafts: bool, step_tokens: int, few: int,
 ) -> None:  # fmt: skip
     """Outputs, messages and all state are equal: with drafts, images, preemption, requests that end or are given up,
-    one step at a time or two, and for both of vLLM's model runners."""
+    one step at a time or two, many answers or few, and for both of vLLM's model runners."""
     values = {"use_v2_model_runner": is_v2, "max_num_scheduled_tokens": step_tokens}
     values |= {} if has_drafts else {"num_spec_tokens": 0, "_spec_token_placeholders": []}
     ours, stock = (Engine(configuration.build(blocks, is_stock, **values), seed, depth) for is_stock in (False, True))
 
-    for number, event in enumerate([*events, *[None] * 60]):
-        for engine in (ours, stock):
-            if isinstance(event, Wish):
-                engine.scheduler.add_request(event.build(f"r{number}", arrival=number))
-            elif event is not None:
-                engine.scheduler.finish_requests(f"r{event}", RequestStatus.FINISHED_ABORTED)
-        assert ours.step() == stock.step()
-        assert describe_state(ours.scheduler) == describe_state(stock.scheduler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drafts, "FEW_ANSWERS", few)
+        for number, event in enumerate([*events, *[None] * 60]):
+            for engine in (ours, stock):
+                if isinstance(event, Wish):
+                    engine.scheduler.add_request(event.build(f"r{number}", arrival=number))
+                elif event is not None:
+                    engine.scheduler.finish_requests(f"r{event}", RequestStatus.FINISHED_ABORTED)
+            assert ours.step() == stock.step()
+            assert describe_state(ours.scheduler) == describe_state(stock.scheduler)
     assert stock.scheduler.steps == stock.scheduler.silent == 0
 
 

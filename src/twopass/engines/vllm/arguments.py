@@ -36,7 +36,7 @@ MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
 
 
 def choose_drafts(settings: Settings, gpus: GpuInfo, changed: Collection[str] = ()) -> int:
-    """The most tokens that are drafted for a step: DRAFT_TOKENS, or what is known to be faster on this GPU.
+    """The most tokens that a step drafts for an answer: DRAFT_TOKENS, or what is known to be faster on this GPU.
 
     0 where the model, a machine without GPUs, or a `changed` part of the plugin does not allow any.
     """

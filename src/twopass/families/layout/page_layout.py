@@ -107,7 +107,7 @@ class LayoutRegion(Value, extra="ignore"):
 
     @property
     def word_height(self) -> float:
-        """The median height of the words that OCR read, which is that of their lines, in points; 0 without words."""
+        """The median height of a scan's words, which is that of their lines, in points; 0 without words."""
         return statistics.median(word[3] - word[1] for word in self.words) if self.words else 0.0
 
     def with_lines(self, lines: Sequence[LayoutLine]) -> LayoutRegion:

@@ -1,7 +1,7 @@
 """CUDA graphs of steps that only decode, beside those of steps with prompts, for vLLM's Model Runner V2.
 
 Where drafts are on, vLLM captures graphs of one kind, for any step. Their attention expects a query as long as the
-step, which is slower for one to five tokens of each answer: FlashAttention 3 has other tiles for up to 64. Here every
+step, which is slower for one to nine tokens of each answer: FlashAttention 3 has other tiles for up to 64. Here every
 size has a graph whose queries are short, and a few have one for any step, too. A step takes the smallest that fits, so
 that one without a single draft costs what it costs without speculative decoding.
 """

@@ -53,7 +53,10 @@ class DecodeScheduler(AsyncScheduler):
                 request.spec_token_ids = request.spec_token_ids[:count] if self.can_draft(request) else []
 
     def _count_next_drafts(self) -> int:
-        """Of each answer. vLLM's `num_speculative_tokens_per_batch_size` would write to the GPU's drafts each time."""
+        """How many drafts of each answer the next step verifies.
+
+        vLLM's `num_speculative_tokens_per_batch_size` would write to the GPU's drafts each time.
+        """
         return drafts.choose_count(self.num_spec_tokens, len(self.running))
 
     def _plan_decoding(self) -> list[_Planned] | None:
