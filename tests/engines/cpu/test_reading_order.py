@@ -251,6 +251,15 @@ def test_a_drop_cap_is_joined(first: str, expected: str) -> None:
     assert join(rows) == [f"{expected} level", "is low", "x"]
 
 
+@pytest.mark.parametrize(("font", "top"), [("", 9), ("Times", -4)])
+def test_a_drop_cap_joins_the_first_line_beside_its_ink(font: str, top: float) -> None:
+    """OCR's box begins with the ink; that of a font begins higher, beside the end of the text above."""
+    cap = StyledWord(Rect(0, top, 28, 46), "T", 0, 36, font=font)
+    lines: list[tuple[float, float, str]] = [(32, 1, "ends above"), (32, 15, "he level"), (32, 29, "is"), (32, 43, "x")]
+
+    assert join(reading_order.group_rows([cap, *_number(place(lines))])) == ["ends above", "The level", "is", "x"]
+
+
 def test_a_drop_cap_that_is_a_word_stays_one() -> None:
     """ "A" in front of a word that the text repeats is not joined to it."""
     cap = StyledWord(Rect(0, 0, 28, 46), "A", 0, 36)

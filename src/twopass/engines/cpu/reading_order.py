@@ -222,7 +222,7 @@ MIN_BESIDE = 2  # lines beside a tall one
 MAX_SEARCHED = 200  # lines of a region that are searched for such a line: the time grows with their square
 CAP_HEIGHT, MAX_CAP_LETTERS = 1.8, 2  # times a line's height, of a drop cap, which may have a quotation mark
 CAP_REACH = 1.5  # of a line's height, from a drop cap to its text
-GLYPH_TOP, GLYPH_BOTTOM = 0.2, 0.15  # of a tall letter's box, whose ascender and descender are mostly empty
+GLYPH_TOP, GLYPH_BOTTOM = 0.2, 0.15  # of a font's box of a tall letter, whose ascender and descender are mostly empty
 OPENING, CLOSING = frozenset("{[(⎧⎨⎡⎛"), frozenset("}])⎫⎬⎤⎞")
 # As drop caps, these letters may be words.
 WORDS_OF_ONE_LETTER = {
@@ -257,6 +257,13 @@ class _Fragment:
     @property
     def text(self) -> str:
         return "".join(word.text for word in self.words)
+
+    @property
+    def glyphs(self) -> tuple[float, float]:
+        """Top and bottom of a tall letter. The boxes of OCR, which knows no fonts, end with the ink."""
+        if not self.words[0].font:
+            return self.box.y0, self.box.y1
+        return self.box.y0 + GLYPH_TOP * self.box.height, self.box.y1 - GLYPH_BOTTOM * self.box.height
 
 
 def _group_by_line(words: Sequence[StyledWord]) -> Iterator[list[StyledWord]]:
@@ -310,7 +317,7 @@ def _find_tall(fragments: Sequence[_Fragment]) -> tuple[_Fragment, list[_Fragmen
     for tall in sorted(fragments, key=lambda fragment: -fragment.box.height):
         if tall.box.height < TALL * height:
             return None
-        top, bottom = tall.box.y0 + GLYPH_TOP * tall.box.height, tall.box.y1 - GLYPH_BOTTOM * tall.box.height
+        top, bottom = tall.glyphs
         beside = [other for other in fragments if other is not tall and top <= other.box.centre[1] <= bottom]
         is_stacked = any(_cross(one, other) for n, one in enumerate(beside) for other in beside[:n])
         if is_stacked and not any(_cross(other, tall) for other in beside):
@@ -345,7 +352,7 @@ def _group_around(tall: _Fragment, beside: Sequence[_Fragment], fragments: Seque
 
 def _add_drop_cap(cap: _Fragment, rows: list[Row], rtl: bool) -> list[Row]:
     """Put a drop cap in front of the first row beside it, joined to its word; a row of its own if there is none."""
-    top = cap.box.y0 + GLYPH_TOP * cap.box.height
+    top, _ = cap.glyphs
     for index, row in enumerate(rows):
         box = enclose([word.box for word in row])
         gap = cap.box.x0 - box.x1 if rtl else box.x0 - cap.box.x1
