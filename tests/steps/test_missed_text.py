@@ -250,6 +250,15 @@ def test_a_layer_that_says_something_else_is_not_believed() -> None:
     assert sorted(line.text.replace(" ", "") for line in found) == sorted([ACCOUNT, SECOND.replace(" ", "")])
 
 
+def test_a_line_that_the_layer_misreads_is_not_added_to_the_right_reading() -> None:
+    """The layers of old scans have wrong letters in some lines."""
+    pixels, words = render()
+    wrong = TextLayer.of(Word(word.box, word.text.translate(str.maketrans("et", "cf"))) for word in words)
+    paragraph = KnownText((Box.of(36, 40, 360, 130, *SIZE),), f"{FIRST} {SECOND}")
+
+    assert list(missed_text.find(pixels, DPI, [paragraph, *know(270)], wrong)) == []
+
+
 def test_poor_print_does_not_make_the_layer_wrong() -> None:
     """RapidOCR reads some of its letters, with a low score."""
     pixels, words = render()

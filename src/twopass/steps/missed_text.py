@@ -53,6 +53,7 @@ MIN_DENSITY = 0.88  # of the median: 5 % of complete elements have less
 MIN_RUN = 3  # words of the layer beside each other that the element around them lacks; fewer are spelled otherwise
 MAX_LACKING = 0.8  # of the layer's words in an element
 MIN_SIMILARITY = 0.9  # with a part of the text, for a line of which letters were misread
+MIN_SPARE_SIMILARITY = 0.6  # with words that the layer lacks, for words inside an element: layers of old scans are bad
 MIN_OWN_SIMILARITY, MIN_SURE_SCORE = 0.8, 0.9  # for a line inside an element, and of RapidOCR
 MIN_LIKENESS = 0.7  # the same, with a text that has no place: old print is misread more than that
 MIN_AGREEMENT = 0.5  # of the layer with RapidOCR
@@ -391,9 +392,10 @@ def _find_written(words: TextLayer, known: Sequence[KnownText], ink: PageInk) ->
         is_lacking[inside] &= _find_unmatched([tokens[n] for n in inside], prose.split_words(one.text))
         if is_lacking[inside].sum() > MAX_LACKING * inside.size:  # another text: it was misread
             is_lacking[inside] = False
-    for run in _list_runs(words, is_lacking, is_outside, ink):
+    for run, outside in _list_runs(words, is_lacking, is_outside, ink):
         line = MissedLine(enclose(word.box for word in run), " ".join(word.text for word in run))
-        if _has_letters(line.text) and not prose.is_garbage(line.text) and not _has(spare, line.text):
+        is_text = _has_letters(line.text) and not prose.is_garbage(line.text)
+        if is_text and not _has(spare, line.text, MIN_SIMILARITY if outside else MIN_SPARE_SIMILARITY):
             yield line
 
 
@@ -455,20 +457,20 @@ def _list_spare(answer: Sequence[str], layer: Counter[str]) -> str:
 
 def _list_runs(
     words: TextLayer, is_lacking: Iterable[bool], is_outside: Sequence[bool], ink: PageInk
-) -> Iterator[list[Word]]:
-    """Yield lacking words beside each other; those inside an element only where they are several."""
+) -> Iterator[tuple[list[Word], bool]]:
+    """Yield lacking words beside each other, and whether they are outside of all elements; inside, only several."""
     run: list[Word] = []
     was_outside = False
     for word, lacks, outside in zip(words, is_lacking, is_outside, strict=True):
         is_missed = lacks and ink.shows(word.box)
         if run and not (is_missed and outside == was_outside and _continues(run[-1], word)):
             if was_outside or len(run) >= MIN_RUN:
-                yield run
+                yield run, was_outside
             run = []
         run += [word] if is_missed else []
         was_outside = outside
     if run and (was_outside or len(run) >= MIN_RUN):
-        yield run
+        yield run, was_outside
 
 
 def _continues(before: Word, word: Word) -> bool:
