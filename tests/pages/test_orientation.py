@@ -15,6 +15,18 @@ PROSE = (
     "Prices are those of January and half of the loss is now thought to lie in the upper village.",
     "Both operators write down what they see on their rounds, and the council reads it in spring.",
 )
+HINDI = "पुराना चौकीदार हर शाम मौसम का हाल एक मोटी कॉपी में लिखता था। वसंत में नदी शहर की निचली गलियों में भर जाती है। "
+CONTENTS = ("The salt road", "A cold winter", "Boats and fog", "Maps of the north", "The old quarry", "Apple trees")
+
+
+def draw(*paragraphs: str) -> npt.NDArray[np.uint8]:
+    """The pixels of an upright page with these paragraphs."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=595, height=420)
+        html = "".join(f'<p style="font-size:11pt">{text}</p>' for text in paragraphs)
+        page.insert_htmlbox((60, 40, 535, 400), html)
+        pixmap = page.get_pixmap(dpi=144)
+    return np.frombuffer(bytes(pixmap.samples), np.uint8).reshape(pixmap.height, pixmap.width, 3)
 
 
 @pytest.fixture
@@ -35,13 +47,14 @@ def test_the_turn_that_makes_a_scan_upright_is_detected(text_page: npt.NDArray[n
 
 
 def test_two_clear_lines_decide_which_way_up_a_page_is(text_page: npt.NDArray[np.uint8]) -> None:
-    """If the first two lines clearly agree, the others are not read; if they disagree, all lines are."""
+    """If the first two lines clearly read better as they are, the others are not read; else all lines are."""
     strips, _ = orientation.cut_sample_lines(text_page)
     lines = strips[:2]
     turned = [np.ascontiguousarray(line[::-1, ::-1]) for line in lines]
 
     assert orientation.is_upside_down([*lines, *3 * turned]) is False
     assert orientation.is_upside_down([lines[0], turned[0], *3 * turned]) is True
+    assert orientation.is_upside_down([*turned, *3 * lines]) is False
 
 
 def test_a_page_without_lines_is_not_turned() -> None:
@@ -61,3 +74,15 @@ def test_a_skewed_scan_with_close_lines_is_turned_upright(degrees: int) -> None:
     skewed = np.asarray(upright.rotate(1.2, Image.Resampling.BICUBIC, fillcolor="white"))
 
     assert orientation.detect_turn(np.ascontiguousarray(np.rot90(skewed, degrees // 90))) == degrees
+
+
+def test_a_page_in_hindi_is_not_turned() -> None:
+    """The classifier takes it for text upside down, but the line that joins its letters is at their top."""
+    assert orientation.detect_turn(draw(HINDI * 4)) == 0
+
+
+def test_a_contents_page_is_not_turned() -> None:
+    """The classifier calls leaders of dots upside down whichever way up they are, which says nothing."""
+    lines = [f"{title} {' .' * 60} {number}" for number, title in enumerate((*CONTENTS, "The tower"), 3)]
+
+    assert orientation.detect_turn(draw(*lines)) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass.pages import ocr
-from twopass.pages.strips import Array, trim
+from twopass.pages.strips import Array, has_headline, trim
 
 Quad = npt.NDArray[np.float32]  # four corners, x and y in pixels
 
@@ -18,10 +18,10 @@ SIDEWAYS_RATIO = 2.0  # length of lines running down over length of lines runnin
 MAX_SAMPLES = 8  # lines that are read both ways up, the longest first
 MIN_SAMPLES = 2  # fewer lines say nothing
 SAMPLE_ASPECT = 10  # times its height: only this much of a line is read
-SURE_LEAD = 0.2  # in score: if the first two lines agree by this much, the others are not read, which saves time
+SURE_LEAD = 0.2  # in score: if the first two lines read so much better as they are, the others are not read
 CLEAR_LEAD = 0.08  # in mean recogniser score, to decide which way up the page is
 LEGIBLE_SCORE = 0.7  # mean, the better way up: Hangul and Arabic have 0.0-0.5 either way, which says nothing
-CLEAR_VOTE = 0.6  # mean vote of the classifier, used where the recogniser is unsure (a script it was not trained on)
+CLEAR_VOTE = 0.5  # of the classifier: upright contents and Korean have up to 0.3, Arabic upside down up to 0.9
 
 
 def detect_turn(array: Array) -> int:
@@ -86,19 +86,25 @@ def is_upside_down(strips: Sequence[Array]) -> bool | None:
         return None
     pairs, remaining = _compare_scores(strips[:MIN_SAMPLES]), strips[MIN_SAMPLES:]
     leads = [turned - score for score, turned in pairs]
-    if remaining and min(leads) < SURE_LEAD and max(leads) > -SURE_LEAD:
+    if remaining and max(leads) > -SURE_LEAD:
         pairs += _compare_scores(remaining)
     score, turned = (float(mean) for mean in np.mean(pairs, axis=0))
     if abs(turned - score) >= CLEAR_LEAD and max(score, turned) >= LEGIBLE_SCORE:
         return turned > score
-    vote = ocr.vote_upside_down(strips)
+    if has_headline(strips):
+        return False  # Devanagari, which the classifier takes for text upside down
+    # It calls some lines upside down both ways up: only what changes when they are turned says something.
+    vote = (ocr.vote_upside_down(strips) - ocr.vote_upside_down(_turn(strips))) / 2
     return vote > 0 if abs(vote) >= CLEAR_VOTE else None
 
 
 def _compare_scores(strips: Sequence[Array]) -> list[tuple[float, float]]:
     """The recogniser's score of each line as it is, and turned by 180 degrees."""
-    turned = [np.ascontiguousarray(strip[::-1, ::-1]) for strip in strips]
-    return [*zip(_score(strips), _score(turned), strict=True)]
+    return [*zip(_score(strips), _score(_turn(strips)), strict=True)]
+
+
+def _turn(strips: Sequence[Array]) -> list[Array]:
+    return [np.ascontiguousarray(strip[::-1, ::-1]) for strip in strips]
 
 
 def _score(strips: Sequence[Array]) -> list[float]:

@@ -26,6 +26,10 @@ MAX_PIECE = 0.4  # of a strip's length: scribbles have 0.9-1.0, one word of few 
 MAX_WORD = 3.0  # heights: words whose letters are joined have 1.3-3.1
 SAME_SHAPE = 0.3  # logarithm of ink and height: pieces that differ by less are alike
 MANY_PIECES, MIN_SHAPES = 12, 4  # hatching, boxes and dots have 2 or 3 shapes, a Thai sign 5, text 8 and more
+HEADLINE_LENGTH = 2  # heights of a strip, in which a headline is straight on a skewed page, too
+HEADLINE_SHARE = 0.9  # of the inked columns in such a piece; Arabic on its baseline has 0.8
+MIN_HEADLINES = 0.5  # of the pieces: Hindi has 0.94 and more, other scripts up to 0.1
+MIN_INKED = 0.25  # of the columns of such a piece: fewer may be a single letter
 STAFF_RULES = 3  # in one line: a value in a form has one under it, one in a table two around it
 TALLY_STROKES = 4  # side by side in one piece, both high and low in it; letters have 3 at most, but for W
 MAX_UNEVEN = 3.0  # ratio of their distances: W has wide and narrow ones
@@ -54,6 +58,26 @@ def trim(strip: Array) -> Array:
     top = edge - 1 - int(np.argmin(ink[:edge][::-1]))
     bottom = height - edge + int(np.argmin(ink[height - edge :]))
     return strip[top : bottom + 1]
+
+
+def has_headline(strips: Sequence[Array]) -> bool:
+    """Whether a line in the upper half joins the letters, as in upright Devanagari."""
+    pieces = [piece for strip in strips for piece in _cut_pieces(_find_ink(strip))]
+    joined = 0
+    for piece in pieces:
+        rows = piece.sum(axis=1)
+        is_high = rows.argmax() < piece.shape[0] / 2
+        joined += bool(is_high and rows.max() >= HEADLINE_SHARE * piece.any(axis=0).sum())
+    return bool(pieces) and joined >= MIN_HEADLINES * len(pieces)
+
+
+def _cut_pieces(ink: Mask) -> Iterator[Mask]:
+    """Pieces of a line, those without much ink left out."""
+    length = HEADLINE_LENGTH * ink.shape[0]
+    for start in range(0, ink.shape[1] - length + 1, length):
+        piece = ink[:, start : start + length]
+        if piece.any(axis=0).mean() >= MIN_INKED:
+            yield piece
 
 
 def find_inked_columns(strip: Array) -> Mask:
