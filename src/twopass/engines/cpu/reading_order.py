@@ -685,6 +685,11 @@ def _run_across(rows: Sequence[Row], gutter: Rect) -> bool:
     return all(len(side) >= MIN_WRAPPED_LINES and _goes_on(side) for side in sides)
 
 
+def is_running_on(rows: Sequence[Row]) -> bool:
+    """Whether rows of several words are running text, whose sentences go on from row to row."""
+    return _is_running(rows) and _goes_on(["".join(word.text for word in row) for row in rows])
+
+
 def _goes_on(lines: Sequence[str]) -> bool:
     """Whether sentences go on from line to line: with small letters or, without these, as others end inside."""
     if statistics.median(len(line) + len(_WIDE.findall(line)) for line in lines) < MIN_COLUMN_LETTERS:

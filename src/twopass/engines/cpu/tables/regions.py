@@ -27,6 +27,7 @@ from twopass.engines.cpu.tables.rules import (
     is_grid,
 )
 from twopass.engines.cpu.tables.text_grids import find_text_tables
+from twopass.engines.cpu.tables.value_columns import join_values
 
 MIN_FILLED = 0.5  # of a grid's cells that have text, for a table; the squares of a chart have none
 MIN_FILLED_CELLS = 3
@@ -134,7 +135,7 @@ def settle_tables(regions: Sequence[Region], blocks: Sequence[Any]) -> list[Regi
 
     `blocks` are MuPDF's.
     """
-    regions = find_text_tables(regions, blocks)
+    regions = find_text_tables(join_values(regions), blocks)
     apart = [part for region in regions for part in _release_titles(region, regions)]
     return [settled for region in apart for settled in _settle_region(region)]
 

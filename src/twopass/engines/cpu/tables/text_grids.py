@@ -54,14 +54,15 @@ def _find_in_region(region: Region, shapes: Sequence[Rect]) -> list[Region]:
         return [region]
     before, after = _join(lines[:first]), _join(lines[stop:])
     texts = [Region(region.label, enclose([word.box for word in own]), own) for own in (before, after) if own]
-    return [*texts, _to_table(lines[first:stop], rules)]
+    return [*texts, to_table(lines[first:stop], rules)]
 
 
 def _join(lines: _Lines) -> tuple[StyledWord, ...]:
     return tuple(word for line in lines for phrase in line for word in phrase)
 
 
-def _to_table(lines: _Lines, rules: Sequence[Rect]) -> Region:
+def to_table(lines: _Lines, rules: Sequence[Rect]) -> Region:
+    """A table in which each line of text is a row."""
     boxes = [enclose([word.box for phrase in line for word in phrase]) for line in lines]
     rows = tuple((upper.y1 + lower.y0) / 2 for upper, lower in pairwise(boxes))
     bounds, reach = enclose(boxes), boxes[0].height
