@@ -579,3 +579,25 @@ def test_every_letter_is_read_once(rects: list[Rect], texts: list[str]) -> None:
     ]
     for rows in (reading_order.group_rows(words), reading_order.order_lines(words) if words else []):
         assert sorted("".join(w.text for row in rows for w in row)) == sorted("".join(w.text for w in words))
+
+
+NOTES = ("The village doctor", "weighed the bridge", "despite the new tax.")
+
+
+@pytest.mark.parametrize(
+    ("shift", "rules", "count"),
+    [(5, (), 3), (0, (), 1), (5, (Rect(105, 0, 105, 150),), 1)],
+    ids=["notes", "cells", "ruled"],
+)
+def test_notes_in_the_margin_are_no_cells(shift: float, rules: tuple[Rect, ...], count: int) -> None:
+    """Notes between the heights of the lines beside them are texts of their own; cells begin at one height."""
+    text = textwrap.wrap(" ".join(PROSE * 2), 44)
+    lines = [(10, 20.0 + 13 * row + shift, line) for row, line in enumerate([*NOTES, *[""] * 3, *NOTES]) if line]
+    words = place([*lines, *((140, 20.0 + 13 * row, line) for row, line in enumerate(text))])
+    table = Region("table", enclose([word.box for word in words]), tuple(words), Grid((), (), rules))
+
+    parts = reading_order.split_notes(table)
+
+    assert [len({word.line for word in part.words}) for part in parts] == (
+        [3, 3, len(text)] if count > 1 else [6 + len(text)]
+    )

@@ -223,6 +223,7 @@ def _analyse_layout(
     others = settle_tables([region for region in regions if not any(region is form for form in forms)], drawn)
     if is_scan:
         gutters, bands = scanned_page.find_gutters(words), scanned_page.find_bands(words)
+        others = [part for region in others for part in reading_order.split_notes(region)]
         others = reading_order.split_at_gutters(others, gutters)
         others = [reading_order.judge_columns(region, [*gutters, *bands]) for region in others]
     regions = reading_order.sort_regions([*others, *forms], bounds)

@@ -600,6 +600,28 @@ def _release_columns(region: Region, gutters: Sequence[Rect]) -> Region:
     return Region("text", region.box, region.words) if are_columns else region
 
 
+def split_notes(region: Region) -> list[Region]:
+    """The notes and the text, where a table without rules and shades is text with notes in its margin."""
+    if region.grid is None or region.grid.rules or region.grid.shades or not region.words:
+        return [region]
+    fragments = _make_fragments(region.words)
+    boxes = [fragment.box for fragment in fragments]
+    sides = _split(boxes, range(len(boxes)), 0, GUTTER * statistics.median(box.height for box in boxes))
+    notes, text = sorted(sides, key=len) if len(sides) == 2 else ([], [])
+    if not _are_notes([fragments[i] for i in notes], [fragments[i] for i in text]):
+        return [region]
+    parts = [*_split_at_gaps(boxes, notes), text]
+    return [_make_region("text", [fragments[i] for i in part]) for part in parts]
+
+
+def _are_notes(notes: Sequence[_Fragment], text: Sequence[_Fragment]) -> bool:
+    """Whether both are running text, with lines at different heights: those of cells begin at the same height."""
+    lines = sorted(notes, key=lambda fragment: fragment.box.centre[1])
+    if len(lines) < MIN_COLUMN_LINES or not _goes_on([line.text for line in lines]):
+        return False
+    return _is_wrapped(text, MIN_WRAPPED_LINES) and not _are_aligned([_merge_rows(part) for part in (notes, text)])
+
+
 def _split_around(fragments: Sequence[_Fragment], gutter: Rect) -> list[list[_Fragment]]:
     """What is above a gutter, left of it, right of it and below it; empty if it separates no columns."""
     x, y = gutter.centre
