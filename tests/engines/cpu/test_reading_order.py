@@ -601,3 +601,17 @@ def test_notes_in_the_margin_are_no_cells(shift: float, rules: tuple[Rect, ...],
     assert [len({word.line for word in part.words}) for part in parts] == (
         [3, 3, len(text)] if count > 1 else [6 + len(text)]
     )
+
+
+def test_pictures_of_nothing_but_words_are_text() -> None:
+    """The cells of a strip are read one after the other, though the layout model takes lines of two for pictures."""
+    cells = (("Ticket office", "open 9 to 17"), ("Platform 4", "change at Selby"))
+    words = place([(200.0 * col, 15.0 + 20 * row, cells[col][row]) for row in range(2) for col in range(2)])
+    upper, lower = (enclose([w.box for w in words if w.line // 2 == row]) for row in range(2))
+    page = Rect(0, 0, 400, 45)
+
+    parts = reading_order.assign_words([Region("picture", upper), Region("picture", lower)], words, page)
+    photo = reading_order.assign_words([Region("picture", upper), Region("picture", page)], words, page)
+
+    assert [" ".join(word.text for word in part.words) for part in parts] == [" ".join(cell) for cell in cells]
+    assert [part.label for part in photo] == ["picture"]

@@ -755,12 +755,13 @@ _HEADINGS = frozenset({"title", "section-header"})
 ORPHAN = "orphan"  # label of text that the layout model missed
 FULL_PAGE_SHARE = 0.6  # of the page: a larger picture with running text is a scan of the page
 MIN_RUNNING_WORDS = 30  # in such a picture; a photo has fewer words
+TEXT_SHARE = 0.8  # of a picture around its words, if these are all of it
 MIN_WORD_OVERLAP = 0.3  # of a word's area inside a region, for words whose centre is in none
 
 
 def assign_words(regions: Sequence[Region], words: Sequence[StyledWord], page: Rect) -> list[Region]:
     """Assign every word to one region; words that fit none form orphan regions at the end."""
-    regions = _drop_nested(_drop_full_page_pictures(regions, words, page))
+    regions = _drop_nested(_drop_full_page_pictures(_drop_text_pictures(regions, words), words, page))
     words_by_region: list[list[StyledWord]] = [[] for _ in regions]
     orphans: list[StyledWord] = []
     for word in words:
@@ -779,6 +780,16 @@ def _drop_full_page_pictures(regions: Sequence[Region], words: Sequence[StyledWo
         return sum(region.box.contains(word.box.centre) for word in words) >= MIN_RUNNING_WORDS
 
     return [region for region in regions if not is_page(region)]
+
+
+def _drop_text_pictures(regions: Sequence[Region], words: Sequence[StyledWord]) -> Sequence[Region]:
+    """Drop all regions if they are pictures of nothing but words, for which the model takes the cells of a strip."""
+
+    def is_text(region: Region) -> bool:
+        own = [word.box for word in words if region.box.contains(word.box.centre)]
+        return region.label == "picture" and bool(own) and enclose(own).area >= TEXT_SHARE * region.box.area
+
+    return [] if len(regions) > 1 and all(map(is_text, regions)) else regions
 
 
 def _drop_nested(regions: Sequence[Region]) -> list[Region]:
