@@ -367,6 +367,45 @@ RECTS = st.lists(
 )
 
 
+def test_an_inset_in_the_gutter_does_not_break_the_columns() -> None:
+    """Text flows around a pull quote, or a photo with its caption: it is read between the columns, not their halves."""
+    left, right = (
+        [Rect(x, 80, x + 240, 280), Rect(x + beside, 290, x + beside + 150, 420), Rect(x, 430, x + 240, 700)]
+        for x, beside in ((40, 0), (310, 90))
+    )
+    quote, photo, caption = Rect(205, 320, 385, 390), Rect(202, 300, 388, 385), Rect(204, 390, 330, 402)
+
+    assert reading_order.order_boxes([*left, quote, *right]) == list(range(7))
+    assert reading_order.order_boxes([*left, photo, caption, *right]) == list(range(8))
+
+
+def test_an_inset_in_one_of_two_gutters_leaves_three_columns() -> None:
+    """The third column is read last, whatever stands between the first two."""
+    first, second, third = (
+        [Rect(x, 80, x + 160, 280), Rect(x + side[0], 290, x + side[1], 420), Rect(x, 430, x + 160, 700)]
+        for x, side in ((40, (0, 100)), (220, (60, 160)), (400, (0, 160)))
+    )
+
+    assert reading_order.order_boxes([*first, Rect(150, 320, 270, 390), *second, *third]) == list(range(10))
+
+
+def test_headings_and_figures_across_divide_columns() -> None:
+    """What has no text beside it ends the columns above it: two articles are read one after the other."""
+    upper, lower = ([Rect(x, y, x + 240, y + 200) for x in (40, 310)] for y in (100, 400))
+    for x0, x1 in ((40, 550), (150, 440)):
+        heads = [Rect(x0, y, x1, y + 20) for y in (60, 350)]
+
+        assert reading_order.order_boxes([heads[0], *upper, heads[1], *lower]) == list(range(6))
+
+
+def test_cards_below_columns_are_no_inset() -> None:
+    """The middle one of three cards lies across the gutter above it and begins with its neighbours."""
+    columns = [[Rect(x, y, x + 240, y + 100) for x in (40, 310)] for y in (100, 350)]
+    cards = [Rect(40.0 + 180 * n, 230, 40.0 + 180 * n + 150, 320 - 5 * n) for n in range(3)]
+
+    assert reading_order.order_boxes([*columns[0], *cards, *columns[1]]) == list(range(7))
+
+
 @given(RECTS)
 def test_every_box_is_read_once(rects: list[Rect]) -> None:
     """Ordering loses no box and repeats none, whatever their positions."""

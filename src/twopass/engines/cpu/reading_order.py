@@ -31,6 +31,7 @@ MANY_LINES, VALLEY = 150, 0.35  # lines; of the median number of lines at one x:
 MIN_COLUMN_WIDTH = 6.0  # times the line's height, of a column between such gutters
 BREAK = 1.8  # of the line's height: a larger gap through all columns ends them; paragraphs have less between them
 MIN_CARDS, SAME_TOP = 3, 0.5  # cards in a row; tops differ by less than this share of the line's height
+MIN_BESIDE_INSET = 0.5  # of the height of a pull quote, beside which each column has text
 TITLE_SHIFT = 0.1  # of the width of all columns, from their middle to that of a title
 DEFAULT_LINE_HEIGHT = 12.0  # points, where it is not known
 MAX_COMPARED = 100  # boxes that neither a column nor a band separates: more are sorted by their top edge
@@ -109,6 +110,7 @@ def order_boxes(rects: Sequence[Rect], line_height: float = DEFAULT_LINE_HEIGHT)
         part = stack.pop()
         pieces = _split_card_rows(rects, part, line_height) or _split_title(rects, part)
         pieces = pieces or _split(rects, part, 0, BOX_GUTTER)
+        pieces = pieces or _split_around_inset(rects, part, line_height)
         pieces = pieces or _split_box_bands(rects, part, line_height)
         if len(pieces) > 1:
             stack.extend(reversed(pieces))
@@ -127,6 +129,34 @@ def _split_title(rects: Sequence[Rect], part: Sequence[int]) -> list[list[int]]:
     is_centred = abs(title.centre[0] - whole.centre[0]) <= TITLE_SHIFT * whole.width
     is_across = sum(title.overlap_x(column) > -BOX_GUTTER for column in columns) > 1
     return [[first], rest] if is_centred and is_across else []
+
+
+def _split_around_inset(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
+    """Split into columns around a pull quote or photo in their gutter, read between them; empty if there is none."""
+    if not 3 < len(part) <= MAX_COMPARED:
+        return []
+    for widest in sorted(part, key=lambda i: -rects[i].width):
+        x0, x1 = rects[widest].x0 + BOX_GUTTER, rects[widest].x1 - BOX_GUTTER
+        # A photo stands together with its caption.
+        inset = [i for i in part if x0 <= rects[i].x0 and rects[i].x1 <= x1]
+        columns = _split(rects, [i for i in part if i not in inset], 0, BOX_GUTTER)
+        for at, (left, right) in enumerate(pairwise(columns), 1):
+            if all(_is_inset(rects, i, left, right, line_height) for i in inset):
+                return [*columns[:at], inset, *columns[at:]]
+    return []
+
+
+def _is_inset(rects: Sequence[Rect], index: int, left: Sequence[int], right: Sequence[int], line_height: float) -> bool:
+    """Whether a box interrupts two columns, which have text above and beside it; a row of cards has one top edge."""
+    box, sides = rects[index], [[rects[i] for i in column] for column in (left, right)]
+    top = box.y0 - SAME_TOP * line_height
+    if not all(enclose(side).overlap_x(box) > -BOX_GUTTER and enclose(side).y0 < top for side in sides):
+        return False
+    beside = [[rect for rect in side if rect.overlap_y(box) > 0] for side in sides]
+    if not all(side and sum(rect.overlap_y(box) for rect in side) >= MIN_BESIDE_INSET * box.height for side in beside):
+        return False
+    is_inside = enclose(beside[0]).x0 < box.x0 - line_height and enclose(beside[1]).x1 > box.x1 + line_height
+    return is_inside and any(abs(enclose(side).y0 - box.y0) > SAME_TOP * line_height for side in beside)
 
 
 def _split_box_bands(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
