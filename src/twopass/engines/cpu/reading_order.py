@@ -150,13 +150,14 @@ def _is_inset(rects: Sequence[Rect], index: int, left: Sequence[int], right: Seq
     """Whether a box interrupts two columns, which have text above and beside it; a row of cards has one top edge."""
     box, sides = rects[index], [[rects[i] for i in column] for column in (left, right)]
     top = box.y0 - SAME_TOP * line_height
-    if not all(enclose(side).overlap_x(box) > -BOX_GUTTER and enclose(side).y0 < top for side in sides):
+    if not all(side.overlap_x(box) > -BOX_GUTTER and side.y0 < top for side in map(enclose, sides)):
         return False
     beside = [[rect for rect in side if rect.overlap_y(box) > 0] for side in sides]
     if not all(side and sum(rect.overlap_y(box) for rect in side) >= MIN_BESIDE_INSET * box.height for side in beside):
         return False
-    is_inside = enclose(beside[0]).x0 < box.x0 - line_height and enclose(beside[1]).x1 > box.x1 + line_height
-    return is_inside and any(abs(enclose(side).y0 - box.y0) > SAME_TOP * line_height for side in beside)
+    on_left, on_right = map(enclose, beside)
+    is_inside = on_left.x0 < box.x0 - line_height and on_right.x1 > box.x1 + line_height
+    return is_inside and any(abs(near.y0 - box.y0) > SAME_TOP * line_height for near in (on_left, on_right))
 
 
 def _split_box_bands(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
