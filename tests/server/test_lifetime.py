@@ -10,14 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.server.conftest import KEY, START_S, build_pdf, find_port, read_events, run_server
+from tests.server.conftest import KEY, START_S, build_pdf, find_port, iterate_events, run_server
 
 
 def test_jobs_that_a_crash_cut_off_are_continued(tmp_path: Path) -> None:
@@ -48,12 +47,10 @@ def test_a_stopped_server_finishes_pages_and_continues_its_jobs_later(tmp_path: 
     with run_server(tmp_path / "jobs", CONCURRENCY="1", SHUTDOWN_GRACE_S="2") as server:
         running, waiting = (server.send(build_pdf(12)).json()["id"] for _ in range(2))
         server.wait(running, ("running",), pages=1)
-        with ThreadPoolExecutor() as threads:
-            following = [
-                threads.submit(read_events, server, f"/v1/{path}") for path in ("events", f"jobs/{running}/events")
-            ]
-            assert server.stop() == 0
-            all_events, events = (one.result() for one in following)
+        streams = [iterate_events(server, f"/v1/{path}") for path in ("events", f"jobs/{running}/events")]
+        first = [next(stream) for stream in streams]  # before the stop, which refuses connections
+        assert server.stop() == 0
+        all_events, events = ([begun, *stream] for begun, stream in zip(first, streams, strict=True))
         last = {data["id"]: data for name, data in all_events if name == "job"}
 
         assert {last[job_id]["state"] for job_id in (running, waiting)} == {"interrupted"}
