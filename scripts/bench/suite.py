@@ -610,8 +610,8 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--starts", type=int, default=5, help="fresh processes of the stage warm")
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parse_with_drafts(parser, arguments)
-    if options.mix_pages <= options.sequences:
-        parser.error("--mix-pages: must be more than --sequences, or the engine is never full")
+    if options.mix_pages < 2 * options.sequences:
+        parser.error("--mix-pages: must be twice --sequences or more, or too few pages begin while the engine is full")
     return options
 
 

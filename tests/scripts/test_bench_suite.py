@@ -154,6 +154,16 @@ def test_drafts_are_measured_with_simulated_acceptance_only(capsys: pytest.Captu
         assert f"--acceptance: {problem}" in capsys.readouterr().err
 
 
+def test_the_mix_has_pages_that_begin_while_the_engine_is_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Just after it has filled, vLLM alone spends its steps on prompts."""
+    with pytest.raises(SystemExit):
+        suite.parse_options(["--model-dir", str(tmp_path), "--sequences", "512", "--mix-pages", "1023"])
+
+    assert "--mix-pages: must be twice --sequences" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("simulated", [(), ("--acceptance", "3.0")])
 def test_whole_jobs_get_the_drafts_of_the_suite(simulated: Sequence[str], tmp_path: Path) -> None:
     """The command `jobs` accepts what the suite passes on."""

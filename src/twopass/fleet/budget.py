@@ -11,7 +11,7 @@ from typing import Any
 from twopass.errors import Code, LimitReached
 from twopass.fleet.ledger import Spending
 
-MEASURED_PAGES_PER_S = 19.75  # whole jobs, both passes, on one H200: docs/bench/h200.json, job_mix
+MEASURED_PAGES_PER_S = 20.05  # whole jobs, both passes, on one H200: docs/bench/h200.json, job_mix
 _UNCOUNTED_PAGES = 100  # of a job, before one has ended
 _UNMEASURED_PAGE_S = 1.0  # of a worker for a page, before one was read: slower than every GPU that was measured
 
