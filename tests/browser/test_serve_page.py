@@ -14,7 +14,8 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
 
 from tests.fakes import damaged_pages
-from tests.server.conftest import KEY, Server, build_pdf, find_port, run_server
+from tests.fakes.ports import reserve_port
+from tests.server.conftest import KEY, Server, build_pdf, run_server
 
 TABS = 8  # a browser opens six connections to a server over HTTP/1.1
 UNDO_MS, SILENCE_MS, RETRY_MS = 10_000, 40_000, 2_000  # of the page
@@ -256,7 +257,7 @@ async def test_jobs_that_run_leave_the_browser_connections(browser: Browser, ser
 
 async def test_a_page_goes_on_after_the_server_died_and_was_started_again(browser: Browser, tmp_path: Path) -> None:
     """While the server is gone the page says so; then the card continues, and its links work without a reload."""
-    port = find_port()
+    port = reserve_port()
     with run_server(tmp_path / "jobs", port) as server:
         async with open_page(browser, server) as page:
             job_id = server.send(build_pdf(8)).json()["id"]

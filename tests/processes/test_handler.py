@@ -24,6 +24,7 @@ import pytest
 from tests import ROOT
 from tests.fakes import office_files, s3
 from tests.fakes.children import read_commands
+from tests.fakes.ports import reserve_port
 from tests.fakes.queue import LoopbackQueue, Outcome, Worker
 from twopass.page_range import PageRange
 
@@ -433,9 +434,7 @@ def test_a_wrong_start_ends_in_one_line(
 def test_the_local_api_serves_the_same_contract(tmp_path: Path) -> None:
     """With --rp_serve_api, /runsync answers with the result, and local paths are read only below ALLOWED_DIR."""
     (tmp_path / "two.pdf").write_bytes(build_pdf())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = reserve_port()
     env = {**make_environment(tmp_path), "ALLOWED_DIR": str(tmp_path)}
     command = [*HANDLER, "--rp_serve_api", "--rp_api_port", str(port)]
     with subprocess.Popen(
@@ -455,9 +454,7 @@ def test_the_local_api_serves_the_same_contract(tmp_path: Path) -> None:
 
 def test_an_abbreviated_flag_does_not_allow_local_paths(tmp_path: Path) -> None:
     """The SDK accepts --rp_serve for --rp_serve_api; a job sent over the network still cannot name a local path."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = reserve_port()
     command = [*HANDLER, "--rp_serve", "--rp_api_port", str(port)]
     silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, cwd=tmp_path, env=make_environment(tmp_path), **silent) as server:
@@ -472,9 +469,7 @@ def test_an_abbreviated_flag_does_not_allow_local_paths(tmp_path: Path) -> None:
 def test_a_terminated_local_server_answers_its_running_job(tmp_path: Path) -> None:
     """On SIGTERM, a --rp_serve_api server answers the running job with the pages read and the pages left."""
     (tmp_path / "many.pdf").write_bytes(build_pdf(60))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = reserve_port()
     env = {**make_environment(tmp_path), "ALLOWED_DIR": str(tmp_path), "SHUTDOWN_GRACE_S": "3"}
     command = [*HANDLER, "--rp_serve_api", "--rp_api_port", str(port)]
     silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
