@@ -59,8 +59,8 @@ def test_a_worker_without_an_engine_asks_to_be_replaced(queue: LoopbackQueue, wo
     """The running job fails but reports the pages it has read; the worker exits and leaves other jobs in the queue."""
     source = "data:application/pdf;base64," + base64.b64encode(make_chapter_pdf(5)).decode()
 
-    first = queue.wait(queue.put({"input": {"source": source}}), 60)
-    code = worker.wait(60)
+    first = queue.wait(queue.put({"input": {"source": source}}))
+    code = worker.wait(180)
     queue.put({"input": {"source": source}})
 
     assert (first.status, first.refresh, code) == ("FAILED", True, 0)

@@ -31,7 +31,7 @@ def list_modules(worker: Worker) -> set[str]:
 
 def wait_until_warm(worker: Worker) -> set[str]:
     """The modules of the page worker when it has imported everything."""
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 300
     *_, last = list_preloads(worker.engine.kind, worker.family)
     while last not in (modules := list_modules(worker)):
         assert time.monotonic() < ends, f"not imported: {last}"

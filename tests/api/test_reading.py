@@ -93,7 +93,11 @@ def test_every_page_is_yielded_as_a_document_of_its_own(folder: Path) -> None:
 
 def test_a_page_comes_before_the_others_are_read(folder: Path) -> None:
     """Leaving the loop after the first page stops the reading: the document is never written."""
-    pages = read_pages("file.pdf", output="out", settings=SETTINGS)
+    with pymupdf.open() as pdf:
+        for number in range(300):
+            pdf.new_page().insert_text((72, 90), f"Page {number}")
+        pdf.save("long.pdf")
+    pages = read_pages("long.pdf", output="out", settings=SETTINGS)
     next(pages)
     pages.close()  # type: ignore[attr-defined]
 

@@ -14,7 +14,8 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
 
 from tests.fakes import damaged_pages
-from tests.server.conftest import KEY, Server, build_pdf, find_port, run_server
+from tests.fakes.ports import reserve_port
+from tests.server.conftest import KEY, Server, build_pdf, run_server
 
 TABS = 8  # a browser opens six connections to a server over HTTP/1.1
 UNDO_MS, SILENCE_MS, RETRY_MS = 10_000, 40_000, 2_000  # of the page
@@ -170,7 +171,7 @@ async def test_a_file_that_cannot_be_read_says_why(
         await page.set_input_files("#files", path)
         card = page.locator(".job").filter(has_text="wrong.pdf")  # the list of earlier jobs may come later
 
-        await expect(card.locator(".failure")).to_contain_text(code, timeout=30_000)
+        await expect(card.locator(".failure")).to_contain_text(code, timeout=60_000)
         await expect(page.get_by_role("status").filter(has_text="wrong.pdf")).to_have_count(1)
         await page.clock.install()
         await card.get_by_role("button", name="Delete").click()
@@ -200,7 +201,7 @@ async def test_a_file_that_failed_before_the_server_answered_is_announced(
             await page.route("**/v1/events", hold)
             await page.set_input_files("#files", path)
 
-            await expect(page.get_by_role("status").filter(has_text="at once.pdf")).to_have_count(1, timeout=30_000)
+            await expect(page.get_by_role("status").filter(has_text="at once.pdf")).to_have_count(1, timeout=60_000)
             answered.set()
 
 
@@ -214,7 +215,7 @@ async def test_reading_can_be_cancelled_with_the_keyboard_on_a_phone(
         await page.set_input_files("#files", path)
         card = page.locator(".job").filter(has_text=path.name)
         await expect(page.locator(".job").first).to_contain_text(path.name)  # also above the jobs that are listed later
-        await expect(card.locator(".tiles button").first).to_be_visible(timeout=30_000)
+        await expect(card.locator(".tiles button").first).to_be_visible(timeout=60_000)
         await page.locator("#choose").focus()
         for _ in range(3):
             await page.keyboard.press("Tab")
@@ -222,7 +223,7 @@ async def test_reading_can_be_cancelled_with_the_keyboard_on_a_phone(
                 break
         await page.keyboard.press("Enter")
 
-        await expect(card).to_have_class("job cancelled", timeout=30_000)
+        await expect(card).to_have_class("job cancelled", timeout=60_000)
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
@@ -256,7 +257,7 @@ async def test_jobs_that_run_leave_the_browser_connections(browser: Browser, ser
 
 async def test_a_page_goes_on_after_the_server_died_and_was_started_again(browser: Browser, tmp_path: Path) -> None:
     """While the server is gone the page says so; then the card continues, and its links work without a reload."""
-    port = find_port()
+    port = reserve_port()
     with run_server(tmp_path / "jobs", port) as server:
         async with open_page(browser, server) as page:
             job_id = server.send(build_pdf(8)).json()["id"]
@@ -264,7 +265,7 @@ async def test_a_page_goes_on_after_the_server_died_and_was_started_again(browse
             await expect(card.locator(".tiles button").first).to_be_visible(timeout=60_000)
             server.process.kill()
             server.process.wait()
-            await expect(page.locator("#server")).to_have_text("Connection lost; trying again …", timeout=10_000)
+            await expect(page.locator("#server")).to_have_text("Connection lost; trying again …", timeout=60_000)
             with run_server(tmp_path / "jobs", port) as again:
                 await expect(card).to_have_class("job done", timeout=90_000)
                 await expect(page.locator("#server")).to_have_text("engine cpu")

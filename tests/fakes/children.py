@@ -1,6 +1,7 @@
 """The processes below another one. One may end, or be a zombie that nobody has waited for, at any time."""
 
 import os
+import select
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -10,6 +11,13 @@ import psutil
 def find_children(command: str, parent: int | None = None) -> list[psutil.Process]:
     """The running processes below `parent` (this process if None) whose name or command line contains `command`."""
     return [child for child, line in read_commands(parent or os.getpid()) if command in line]
+
+
+def has_ended(descriptor: int, timeout_s: float) -> bool:
+    """Whether the process with this pidfd ends in this time."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 def read_commands(parent: int) -> Iterator[tuple[psutil.Process, str]]:

@@ -127,7 +127,7 @@ class LoopbackQueue:
         started: Future[tuple[asyncio.AbstractEventLoop, str]] = Future()
         self._thread = threading.Thread(target=_run_server, args=(self._server, started), name="loopback-queue")
         self._thread.start()
-        self._loop, self.url = started.result(timeout=10)
+        self._loop, self.url = started.result(timeout=60)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -145,7 +145,7 @@ class LoopbackQueue:
         """Queue several jobs in one step, so that one batch take can get all of them."""
         return self._run_on_server(self._server.put(payloads))
 
-    def wait(self, job_id: str, timeout: float = 60.0) -> Outcome:
+    def wait(self, job_id: str, timeout: float = 180.0) -> Outcome:
         """Wait until the job is completed, failed or cancelled. A TimeoutError shows the workers' logs."""
         record = self._server.records[job_id]
         self._wait_until(lambda: record.status in FINAL, f"{job_id} has no result", timeout)
@@ -161,7 +161,7 @@ class LoopbackQueue:
         record = self._server.records.get(job_id)
         return record.outcome() if record else None
 
-    def wait_posts(self, job_id: str, count: int = 1, timeout: float = 30.0) -> list[Json]:
+    def wait_posts(self, job_id: str, count: int = 1, timeout: float = 180.0) -> list[Json]:
         """Wait until `count` bodies were posted for the job, which shows that it runs; returns the bodies."""
         record = self._server.records[job_id]
         self._wait_until(lambda: len(record.posts) >= count, f"{job_id} has fewer than {count} posts", timeout)
@@ -192,14 +192,20 @@ class LoopbackQueue:
     def pings(self) -> list[Ping]:
         return list(self._server.pings)
 
-    def wait_ping(self, job_id: str | None = None, timeout: float = 10.0) -> Ping:
-        """Wait for the first heartbeat that names the job; without one, for the first of all."""
+    def wait_ping(self, job_id: str | None = None, worker: str | None = None, timeout: float = 180.0) -> Ping:
+        """Wait for the first heartbeat that names the job and is the worker's; without them, for the first of all."""
 
         def matching_pings() -> list[Ping]:
-            return [ping for ping in self._server.pings if job_id is None or job_id in ping.job_ids]
+            pings = (ping for ping in self._server.pings if worker in (None, ping.worker))
+            return [ping for ping in pings if job_id is None or job_id in ping.job_ids]
 
-        self._wait_until(lambda: bool(matching_pings()), f"no ping names {job_id or 'a worker'}", timeout)
+        self._wait_until(lambda: bool(matching_pings()), f"no ping names {job_id or worker or 'a worker'}", timeout)
         return matching_pings()[0]
+
+    def wait_asked(self, workers: Sequence["Worker"], timeout: float = 180.0) -> None:
+        """Wait until each of these workers has asked for jobs."""
+        names = {worker.id for worker in workers}
+        self._wait_until(lambda: names <= self._server.asked, f"not all of {names} ask for jobs", timeout)
 
     # Faults, and the ends of long polls.
 
@@ -278,7 +284,7 @@ class Worker:
         """Everything that the worker wrote to stdout and stderr; readable until the queue is closed."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def wait_log(self, text: str, timeout: float = 10.0) -> None:
+    def wait_log(self, text: str, timeout: float = 180.0) -> None:
         """Wait until the log contains the text."""
         deadline = time.monotonic() + timeout
         while text not in self.log:
@@ -336,6 +342,7 @@ class _QueueServer:
         self.records: dict[str, _Record] = {}
         self.takes: list[Take] = []
         self.pings: list[Ping] = []
+        self.asked: set[str] = set()
         self._hold_s = hold_s
         self._waiting: list[str] = []
         self._to_stop: dict[str, list[str]] = {}
@@ -423,6 +430,8 @@ class _QueueServer:
 
     async def _assign_jobs(self, request: web.Request, batch_size: int | None) -> tuple[int, list[Json]]:
         worker = request.match_info["worker"]
+        async with self._change():
+            self.asked.add(worker)
         status = await self._hold_poll(worker, self._has_take)
         if status == 200 and self._take_script:
             status = self._take_script.pop(0)

@@ -33,12 +33,12 @@ class Jobs:
         self.tasks = {name: asyncio.create_task(pool.run(name, {"source": name})) for name in names}
 
     async def end(self, name: str) -> JobStatus:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.tasks[name]
 
 
 async def wait_until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_true():
             await asyncio.sleep(0)
 

@@ -489,7 +489,7 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
                 )
             )
             running.send_signal(signal.SIGINT)
-            printed, _ = running.communicate(timeout=60)
+            printed, _ = running.communicate(timeout=180)
         finally:
             running.kill()  # otherwise a failed assertion would wait for it
 
@@ -527,7 +527,7 @@ def test_a_file_without_page_counts_is_listed_with_its_problem(folder: Path) -> 
 
 
 def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -103,6 +103,7 @@ def fleet() -> Iterator[tuple[LoopbackQueue, list[Any], str, dict[str, str], Any
         queue = stack.enter_context(LoopbackQueue())
         workers = [stack.enter_context(queue.worker(HANDLER, cwd=ROOT, env=env)) for _ in range(3)]
         url = stack.enter_context(Platform(QueueBackend(queue)).serve())
+        queue.wait_asked(workers)  # otherwise two of them might read everything
         yield queue, workers, url, keys, client
 
 
@@ -389,7 +390,7 @@ def test_a_running_job_is_picked_up_after_ctrl_c(folder: Path, start_endpoint: A
         time.sleep(0.05)
 
     running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=30)
+    _, errors = running.communicate(timeout=180)
     ready.append(True)
     again = submit("one.pdf", "--endpoint", url)
 

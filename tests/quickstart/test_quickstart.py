@@ -19,6 +19,7 @@ import pytest
 from tests import ROOT
 from tests.fakes import s3
 from tests.fakes.platform import Platform, QueueBackend
+from tests.fakes.ports import reserve_port
 from tests.fakes.queue import LoopbackQueue
 
 PAGE = (ROOT / "docs" / "quickstart.md").read_text()
@@ -61,12 +62,6 @@ def run_line(line: str, clone: Path, **more: str) -> str:
     return ran.stdout + ran.stderr
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def is_listening(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -87,7 +82,7 @@ def test_the_laptop_section(clone: Path) -> None:
 def service(clone: Path) -> Iterator[tuple[str, str]]:
     """Run the server's line on free ports; yields the ports of its API and its metrics."""
     (line,) = (line for line in commands_below("A service") if "--rp_serve_api" in line)
-    api, metrics = free_port(), free_port()
+    api, metrics = str(reserve_port()), str(reserve_port())
     line = "exec env " + line.replace("8000", api).replace("9400", metrics)
     with subprocess.Popen(
         ["bash", "-c", line],

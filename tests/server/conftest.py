@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,9 +18,11 @@ import httpx
 import pymupdf
 import pytest
 
+from tests.fakes.ports import reserve_port
+
 KEY = "a-key-of-these-tests"
-START_S = 60.0
-STOP_S = 30.0
+START_S = 180.0
+STOP_S = 120.0
 FINAL = ("done", "failed", "cancelled")
 
 
@@ -51,7 +52,7 @@ class Server:
         return answer
 
     def wait(
-        self, job_id: str, states: tuple[str, ...] = FINAL, pages: int = 0, timeout_s: float = 90
+        self, job_id: str, states: tuple[str, ...] = FINAL, pages: int = 0, timeout_s: float = 180
     ) -> dict[str, Any]:
         """Wait until the job is in one of the states, with so many pages done."""
         until = time.monotonic() + timeout_s
@@ -84,15 +85,10 @@ def read_events(server: Server, path: str) -> list[tuple[str, Any]]:
     return list(iterate_events(server, path))
 
 
-def find_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
 @contextmanager
 def run_server(folder: Path, port: int | None = None, **settings: str) -> Iterator[Server]:
     """Run `twopass serve` with these settings; the server is ready when the context begins."""
-    port, log = port or find_port(), folder.with_suffix(".log")
+    port, log = port or reserve_port(), folder.with_suffix(".log")
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     environment = {**inherited, "PAGE_WORKERS": "1", "SERVE_API_KEY": KEY, **settings}
     command = [
@@ -109,7 +105,7 @@ def run_server(folder: Path, port: int | None = None, **settings: str) -> Iterat
     ]
     with log.open("ab") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": KEY}, timeout=60) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": KEY}, timeout=180) as client:
         try:
             _wait_until_ready(client, process, log)
             yield Server(process, client, log)

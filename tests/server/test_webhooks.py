@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,8 +54,8 @@ def receive(*statuses: int) -> Iterator[Receiver]:
             if 300 <= status < 400:
                 self.send_header("Location", "/elsewhere")
             self.send_header("Content-Length", "0")
-            self.end_headers()
             receiver.received.put(({name.lower(): value for name, value in self.headers.items()}, body))
+            self.end_headers()  # after that, the sender goes on
 
         def log_message(self, format: str, *args: object) -> None:
             """Requests are not logged."""
@@ -191,8 +192,7 @@ def test_a_job_tells_its_end_and_again_after_a_restart(tmp_path: Path) -> None:
 
 def _wait_until_notified(server: Server, job_id: str, state: str) -> None:
     """The answer to the webhook is taken a moment after it was sent."""
-    for _ in range(200):
-        if server.read(job_id)["notified"] == state:
-            return
-        server.client.get("/health")
-    raise AssertionError(server.log.read_text())
+    until = time.monotonic() + 120
+    while server.read(job_id)["notified"] != state:
+        assert time.monotonic() < until, server.log.read_text()
+        time.sleep(0.05)

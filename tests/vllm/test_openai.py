@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
+from tests.fakes.ports import reserve_port
 from tests.vllm import tiny
 from twopass.engines import factory
 from twopass.engines.interface import Prompt, Sampling
@@ -55,9 +55,7 @@ PROMPT = Prompt(
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run the server and return its address, without /v1."""
     folder = tiny.write_checkpoint(tmp_path_factory.mktemp("tiny"))
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    port = reserve_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
     log = folder / "serve.log"
     env = os.environ | {"TWOPASS_VLLM_PLUGIN": "1"}

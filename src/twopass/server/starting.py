@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,7 @@ from twopass.errors import Code
 RETRY_AFTER_S = 2
 STOP_S = 5.0
 SILENCE_S = 10.0  # of a client that sends a request
+ANSWER_S = 1.0  # for requests that have arrived when the engine is ready; a silent client gets no more
 PAGE = b"""<!DOCTYPE html>
 <html lang="en"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <title>twopass</title>
@@ -79,6 +81,10 @@ def main() -> None:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         sys.stdin.buffer.read()
         server.shutdown()
+        until = time.monotonic() + ANSWER_S
+        for thread in threading.enumerate():  # one for each accepted connection, which nobody else can answer
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, until - time.monotonic()))
 
 
 if __name__ == "__main__":
