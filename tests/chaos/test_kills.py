@@ -359,7 +359,7 @@ def refuse_result(queue: LoopbackQueue, job: str, status: int) -> str:
     wait_until(lambda: len([post for post in queue.posts(job) if is_result(post)]) > before)
     queue.answer_done_with([])
     try:
-        queue.wait(job, 12)
+        queue.wait(job, 60 if status == 500 else 12)  # only that one is posted again
     except TimeoutError:
         queue.redeliver(job)
         assert queue.wait(job, 60).output["status"] == "success"

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -264,7 +265,10 @@ def test_nothing_of_a_killed_worker_goes_on(tmp_path: Path) -> None:
     """After SIGKILL of the worker alone, all its processes end: the SDK's would tell the platform that it lives."""
     with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=tmp_path, env={"PAGE_WORKERS": "1"}) as worker:
         queue.wait_ping(timeout=120)
-        ends = {command: os.pidfd_open(child.pid) for child, command in read_commands(worker.pid)}
+        ends = {}
+        for child, command in read_commands(worker.pid):
+            with suppress(ProcessLookupError):  # it has ended since
+                ends[command] = os.pidfd_open(child.pid)
         os.kill(worker.pid, signal.SIGKILL)
 
         left = [command for command, end in ends.items() if not has_ended(end, 180)]
