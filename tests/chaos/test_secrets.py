@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pymupdf
 from tests.chaos.chaos import HANDLER, ROOT
 from tests.fakes import s3, tls
 from tests.fakes.children import find_children
+from tests.fakes.ports import reserve_port
 from tests.fakes.queue import LoopbackQueue
 
 PASSWORD, KEY, SECRET, TOKEN, SIGNATURE, USER = (
@@ -70,9 +70,7 @@ def serve_site(certificate: Path) -> Iterator[str]:
 def build_jobs(host: str, endpoint: str) -> Iterator[dict[str, Any]]:
     """Yield jobs that carry secrets and end in every way that a source, a store or an input can cause."""
     keys = {"access_key_id": KEY, "secret_access_key": SECRET, "session_token": TOKEN, "endpoint_url": endpoint}
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        unreachable = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    unreachable = f"http://127.0.0.1:{reserve_port()}"
     query = f"?X-Amz-Signature={SIGNATURE}&X-Amz-Security-Token={TOKEN}"
     kinds = ("good", "broken", "zip", "404", "403", "500", "reset", "302", "redirect")
     for kind in kinds:

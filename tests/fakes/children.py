@@ -13,8 +13,17 @@ def find_children(command: str, parent: int | None = None) -> list[psutil.Proces
     return [child for child, line in read_commands(parent or os.getpid()) if command in line]
 
 
+def open_ends(parent: int) -> list[tuple[str, int]]:
+    """The command line of each process below `parent`, and a pidfd for `has_ended`."""
+    ends = []
+    for child, command in read_commands(parent):
+        with suppress(ProcessLookupError):  # it has ended since
+            ends.append((command, os.pidfd_open(child.pid)))
+    return ends
+
+
 def has_ended(descriptor: int, timeout_s: float) -> bool:
-    """Whether the process with this pidfd ends in this time."""
+    """Whether the process with this pidfd ends in this time; `select` would refuse a descriptor above 1,024."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes import s3
+from tests.fakes.ports import reserve_port
 from twopass.errors import Code, SourceError, StoreError
 from twopass.settings import Settings
 from twopass.storage.s3 import S3Limits, S3Reader, S3Store
@@ -93,23 +91,15 @@ async def test_missing_credentials_are_reported_as_missing(monkeypatch: pytest.M
     await output.close()
 
 
-@contextmanager
-def closed_port() -> Iterator[str]:
-    """The URL of a port that refuses connections: bound, but not listening."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-
-
 async def test_an_unreachable_endpoint_is_reported(tmp_path: Path) -> None:
     """A closed port is STORE_UNAVAILABLE for outputs and sources, and no secret is in the message."""
-    with closed_port() as url:
-        output = open_store(url)
-        with pytest.raises(StoreError, match="STORE_UNAVAILABLE: s3://bucket/out/.*EndpointConnection") as caught:
-            await output.create("key", b"", TEXT)
-        with pytest.raises(SourceError, match="STORE_UNAVAILABLE: s3://bucket/key"):
-            await S3Reader(s3.settings(url), None, s3.QUICK).download("s3://bucket/key", tmp_path / "t", 10)
-        await output.close()
+    url = f"http://127.0.0.1:{reserve_port()}"
+    output = open_store(url)
+    with pytest.raises(StoreError, match="STORE_UNAVAILABLE: s3://bucket/out/.*EndpointConnection") as caught:
+        await output.create("key", b"", TEXT)
+    with pytest.raises(SourceError, match="STORE_UNAVAILABLE: s3://bucket/key"):
+        await S3Reader(s3.settings(url), None, s3.QUICK).download("s3://bucket/key", tmp_path / "t", 10)
+    await output.close()
 
     assert s3.KEY not in str(caught.value) and "127.0.0.1" not in str(caught.value)
 

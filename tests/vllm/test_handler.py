@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pymupdf
 import pytest
 
 from tests import ROOT
-from tests.fakes.children import find_children, read_commands
+from tests.fakes.children import find_children, has_ended, open_ends
 from tests.fakes.isolation import isolate
 from tests.fakes.queue import LoopbackQueue
 from tests.vllm import tiny
@@ -92,22 +91,14 @@ def test_nothing_of_a_killed_worker_goes_on(settings: dict[str, str], tmp_path: 
     with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=tmp_path, env=settings) as worker:
         queue.wait_ping(timeout=WAIT_S)
         assert find_children("multiprocessing.forkserver", worker.pid)  # from which other cores would be forked
-        ends = [(command, os.pidfd_open(child.pid)) for child, command in read_commands(worker.pid)]
+        ends = open_ends(worker.pid)
         os.kill(worker.pid, signal.SIGKILL)
 
-        left = [command for command, end in ends if not has_ended(end)]
+        left = [command for command, end in ends if not has_ended(end, 120)]
 
     for name in ("VLLM::EngineCore", "VLLM::Worker"):
         assert any(command.startswith(name) for command, _ in ends)
     assert left == []
-
-
-def has_ended(descriptor: int) -> bool:
-    """Wait for the end of a process; closes its descriptor."""
-    with os.fdopen(descriptor) as process:
-        poll = select.poll()
-        poll.register(process, select.POLLIN)
-        return bool(poll.poll(120_000))
 
 
 def test_vllm_takes_its_switch() -> None:
