@@ -167,7 +167,28 @@ def is_form(region: Region, fields: Sequence[PlacedField]) -> bool:
 
 
 def _list_own(region: Region, fields: Sequence[PlacedField]) -> list[PlacedField]:
-    return [field for field in fields if region.box.contains(field.box.centre)]
+    """The fields in a region; of a wide field, the region may hold no more than the value at its left."""
+    return [field for field in fields if region.box.contains(field.box.centre) or _has_value(region, field)]
+
+
+def _has_value(region: Region, field: PlacedField) -> bool:
+    return any(field.box.contains(word.box.centre) for word in region.words)
+
+
+def join_forms(regions: Sequence[Region], fields: Sequence[PlacedField]) -> list[Region]:
+    """Join the regions of a label and its value to one form: the layout model takes a column of labels for a region."""
+    joined, words = list(regions), [word for region in regions for word in region.words]
+    for field in fields:
+        label = _find_label(field, words, fields)
+        parts = [
+            region for region in joined if _has_value(region, field) or any(word is label for word in region.words)
+        ]
+        if len(parts) < 2 or any(_is_ruled(part) or _is_running(part, fields) for part in parts):
+            continue
+        box, own = enclose([part.box for part in parts]), tuple(word for part in parts for word in part.words)
+        if is_form(whole := replace(parts[0], box=box, words=own), fields):
+            joined = [whole, *(region for region in joined if not any(region is part for part in parts))]
+    return joined
 
 
 def split_forms(regions: Sequence[Region], fields: Sequence[PlacedField]) -> list[Region]:
