@@ -264,6 +264,26 @@ def test_thin_spaces_between_thousands_are_no_columns() -> None:
     assert [cell.text for cell in cells][:6] == ["May", "79 935", "4 118", "June", "1 204 560", "5 230"]
 
 
+@pytest.mark.parametrize(("font", "dots", "gap"), [("tiro", ". ", 9), ("cour", ". ", 0), ("cour", ".", 3)])
+def test_leaders_that_begin_apart_are_no_columns(font: str, dots: str, gap: float) -> None:
+    """Dots that end above each other, and the wide spaces of a typewriter, stay in the cell of their label."""
+    page = pymupdf.open().new_page(width=400, height=300)
+    rows = [("Oars", "12", "9"), ("Boats with sails", "140", "87"), ("Eel traps", "7", "8"), ("Nets", "62", "59")]
+    for row, (label, first, second) in enumerate(rows):
+        y, start = 170 + 20 * row, 60 + pymupdf.get_text_length(f"{label} ", font, 10) + gap
+        leader = dots * int((260 - start) / pymupdf.get_text_length(dots, font, 10))
+        page.insert_text((60, y), label, fontname=font, fontsize=10)
+        page.insert_text((260 - pymupdf.get_text_length(leader, font, 10), y), leader, fontname=font, fontsize=10)
+        for right, number in ((300, first), (350, second)):
+            page.insert_text((right - pymupdf.get_text_length(number, font, 10), y), number, fontname=font, fontsize=10)
+    words = [replace(word, mono=font == "cour") for word in list_words(page)]
+
+    _, cols, cells, _ = build_cells(Rect(50, 155, 360, 240), Grid((175.0, 195.0, 215.0), ()), words)
+
+    assert cols == 3
+    assert [cell.text.rstrip(" .") for cell in cells] == [text for row in rows for text in row]
+
+
 def test_a_mark_above_a_number_of_a_cell_is_no_digit_of_it() -> None:
     """273,418,905 with the mark 1."""
     page = pymupdf.open().new_page(width=300, height=300)
