@@ -184,6 +184,28 @@ def test_a_grid_within_a_picture_is_a_table() -> None:
     assert [(c.row, c.col, c.row_span, c.col_span, c.text) for c in cells] == [cell.key for cell in table.cells]
 
 
+def test_ruled_tables_beside_each_other_are_no_single_table() -> None:
+    """The layout model's table over both gives way to them, unless some of its words are in neither."""
+    page = pymupdf.open().new_page()
+    both = [
+        ("Number", "L-771", "", "Boxes", "3"),
+        ("Date", "2 May", "", "Zone", "B"),
+        ("By", "rail", "", "Kilos", "40"),
+    ]
+    drawn = lay_out(fill_rows(both), (80, 90, 70, 80, 90), top=200)
+    cells = tuple(cell for cell in drawn.cells if cell.text)
+    draw_table(page, replace(drawn, cells=cells), draw_lines)
+    blocks, layer, _ = layer_words.extract(page)
+    table, rules = Region("table", Rect(75, 205, 430, 250), grid=Grid((), ())), list(find_rules(blocks))
+    apart = StyledWord(Rect(255, 210, 290, 220), "beside", 99, 9)
+
+    found = add_ruled_tables([table], rules, [], layer.words)
+    kept = add_ruled_tables([table], rules, [], [*layer.words, apart])
+
+    assert [round(region.box.x0) for region in found] == [round(drawn.xs[0]), round(drawn.xs[3])]
+    assert kept[0] == table
+
+
 def test_the_grid_of_a_chart_is_no_table() -> None:
     """The squares of a chart have no words, so that its grid stays part of the picture."""
     page = pymupdf.open().new_page()
