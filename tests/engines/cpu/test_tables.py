@@ -206,6 +206,23 @@ def test_ruled_tables_beside_each_other_are_no_single_table() -> None:
     assert kept[0] == table
 
 
+@pytest.mark.parametrize(("widths", "is_single"), [((80, 60), False), ((100, 100), True)])
+def test_ruled_tables_close_below_each_other_are_no_single_table(widths: tuple[float, float], is_single: bool) -> None:
+    """The layout model's table over both gives way to them if they end at other edges; equal ones may be its parts."""
+    page = pymupdf.open().new_page()
+    upper = lay_out(fill_rows([("Number", "L-771"), ("Date", "2 May"), ("By", "rail")]), widths, top=200)
+    lower = lay_out(fill_rows([("Lamps", "3"), ("Tar", "12"), ("Rope", "40")]), (100, 100), top=upper.ys[-1] + 8)
+    for drawn in (upper, lower):
+        draw_table(page, drawn, draw_lines)
+    blocks, layer, _ = layer_words.extract(page)
+    table = Region("table", Rect(62, 198, 265, lower.ys[-1]), grid=Grid((), ()))
+
+    found = add_ruled_tables([table], list(find_rules(blocks)), [], layer.words)
+
+    assert (found == [table]) is is_single
+    assert is_single or {round(region.box.y0) for region in found} == {round(upper.ys[0]), round(lower.ys[0])}
+
+
 def test_the_grid_of_a_chart_is_no_table() -> None:
     """The squares of a chart have no words, so that its grid stays part of the picture."""
     page = pymupdf.open().new_page()

@@ -34,6 +34,7 @@ MIN_FILLED_CELLS = 3
 
 MIN_INSIDE = 0.8  # of a region's area inside a ruled grid, which then replaces it
 SAME_TABLE = 0.7  # of a grid's area that a table of the model covers, which then stays as it is
+SAME_EDGE = 6.0  # points between the edges of two grids below each other, for parts of one table
 MAX_INNER = 0.6  # of a table's area that is a ruled grid, if the rest may be prose around it
 MIN_PROSE_LINES, MIN_PROSE_WORDS = 3, 5  # words are a phrase's median
 MIN_REST = 20.0  # points of height and width of what remains of a picture around a table
@@ -75,13 +76,19 @@ def _free_prose(region: Region, grids: Sequence[Rect], words: Sequence[StyledWor
 
 
 def _is_several(region: Region, grids: Sequence[Region], words: Sequence[StyledWord]) -> bool:
-    """Whether a table of the layout model is several ruled ones beside each other, with all of its words in them."""
+    """Whether a table of the layout model is several ruled ones, with all of its words in them."""
     inner = [grid for grid in grids if region.grid is not None and grid.box.overlap(region.box) > 0]
-    pairs = ((one.box, other.box) for one, other in combinations(inner, 2))
-    if not any(one.overlap_x(other) < 0 < one.overlap_y(other) for one, other in pairs):
+    if not any(_are_apart(one.box, other.box) for one, other in combinations(inner, 2)):
         return False
     own, boxes = [word for word in words if region.box.contains(word.box.centre)], [grid.box for grid in inner]
     return all(_is_in_any(word, boxes) for word in own) and all(_is_filled(grid, words) for grid in inner)
+
+
+def _are_apart(one: Rect, other: Rect) -> bool:
+    """Whether two grids stand beside each other, or below each other with other edges: these are no parts of one."""
+    if one.overlap_x(other) < 0:
+        return one.overlap_y(other) > 0
+    return one.overlap_y(other) < 0 and max(abs(one.x0 - other.x0), abs(one.x1 - other.x1)) > SAME_EDGE
 
 
 def _is_in_any(word: StyledWord, boxes: Sequence[Rect]) -> bool:
