@@ -237,6 +237,22 @@ def test_a_column_of_labels_and_one_of_values_are_lines_of_one_form() -> None:
     ]
 
 
+def test_a_sentence_around_a_field_is_one_line_with_the_value() -> None:
+    """What stands before and behind a field of a contract is one text, also where the layout model cuts it there."""
+    form = Form()
+    form.say("This lease is made between the guild and", 20, 20)
+    form.fill("Otto Brandt", 270, 20, width=80)
+    form.say("of the town of Arlen,", 360, 20)
+    before, behind = ([one for one in form.words if (one.box.x0 < 265) is is_before] for is_before in (True, False))
+    regions = [Region("text", enclose([one.box for one in own]), tuple(own)) for own in (before, behind)]
+
+    (line,) = widgets.split_forms(widgets.join_forms(regions, form.fields), form.fields)
+
+    assert " ".join(one.text for one in line.words) == (
+        "This lease is made between the guild and Otto Brandt of the town of Arlen,"
+    )
+
+
 def test_the_value_of_a_field_that_is_wider_than_its_region_follows_the_label_above() -> None:
     """A region ends with the words that the layout model sees, also where a field goes on."""
     form = Form()

@@ -176,17 +176,22 @@ def _has_value(region: Region, field: PlacedField) -> bool:
 
 
 def join_forms(regions: Sequence[Region], fields: Sequence[PlacedField]) -> list[Region]:
-    """Join the regions of a label and its value to one form: the layout model takes a column of labels for a region."""
+    """Join the regions of a label and its value to one form, and the parts of a sentence around a value to one line.
+
+    The layout model takes a column of labels for a region, and what stands before and behind a field for two.
+    """
     joined, words = list(regions), [word for region in regions for word in region.words]
     for field in fields:
         label = _find_label(field, words, fields)
         parts = [
             region for region in joined if _has_value(region, field) or any(word is label for word in region.words)
         ]
-        if len(parts) < 2 or any(_is_ruled(part) or _is_running(part, fields) for part in parts):
+        if len(parts) < 2 or any(map(_is_ruled, parts)):
             continue
         box, own = enclose([part.box for part in parts]), tuple(word for part in parts for word in part.words)
-        if is_form(whole := replace(parts[0], box=box, words=own), fields):
+        whole = replace(parts[0], box=box, words=own)
+        is_sentence = len(reading_order.group_rows(own)) == 1 and _is_running(whole, fields)
+        if is_sentence or (is_form(whole, fields) and not any(_is_running(part, fields) for part in parts)):
             joined = [whole, *(region for region in joined if not any(region is part for part in parts))]
     return joined
 
