@@ -149,6 +149,7 @@ def test_an_address_cannot_leave_its_link(uri: str, written: str) -> None:
         ("Wow! watch this", "watch", rf"Wow! [watch]({TIDES}) this"),
         ("Wow!watch", "watch", rf"Wow\![watch]({TIDES})"),
         ("a watch(x) b", "watch", rf"a [watch]({TIDES})\(x) b"),
+        ("a watch: b", "watch", rf"a [watch]({TIDES}): b"),
         ("a watch{.x}", "watch", rf"a [watch]({TIDES})\{{.x}}"),
         ("1 * 2 * watch * 3", "watch", rf"1 * 2 * [watch]({TIDES}) * 3"),
     ],

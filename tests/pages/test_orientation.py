@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import numpy.typing as npt
 import pymupdf
@@ -44,6 +46,21 @@ def text_page() -> npt.NDArray[np.uint8]:
 def test_the_turn_that_makes_a_scan_upright_is_detected(text_page: npt.NDArray[np.uint8], degrees: int) -> None:
     """The result is the clockwise turn that makes the page readable; for an upright page it is 0."""
     assert orientation.detect_turn(np.ascontiguousarray(np.rot90(text_page, degrees // 90))) == degrees
+
+
+def test_narrow_columns_of_small_type_on_a_large_page_are_lines_across() -> None:
+    """In a small copy of a newspaper's page, each column is one tall blob."""
+    lines = textwrap.wrap(" ".join(PROSE * 5), 30)
+    with pymupdf.open() as document:
+        page = document.new_page(width=842, height=1191)
+        for column in range(6):
+            for row, line in enumerate(lines):
+                page.insert_text((40 + 129 * column, 96 + 10.35 * row), line, fontsize=9, fontname="tiro")
+        pixmap = page.get_pixmap(dpi=144)
+    upright = np.frombuffer(bytes(pixmap.samples), np.uint8).reshape(pixmap.height, pixmap.width, 3)
+
+    assert orientation.cut_sample_lines(upright)[1] is False
+    assert orientation.detect_turn(upright) == 0
 
 
 def test_two_clear_lines_decide_which_way_up_a_page_is(text_page: npt.NDArray[np.uint8]) -> None:

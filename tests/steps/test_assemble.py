@@ -162,6 +162,15 @@ def test_numbered_paragraphs_whose_numbers_go_on_are_items() -> None:
     assert elements[3].markdown == "159. **Cid**."
 
 
+def test_numbers_of_long_works_go_on_beyond_a_thousand() -> None:
+    """The paragraphs of a code may have four digits; a larger number is an amount."""
+    texts = ["999. Anna.", "1000. Ben.", "1001. Cid.", "20400. Dan.", "20401. Eve."]
+
+    elements = build_document(checkpoint(1, *(element("text", text) for text in texts))).elements
+
+    assert [e.kind for e in elements] == [Kind.LIST_ITEM] * 3 + [Kind.TEXT] * 2
+
+
 def test_clauses_are_items_if_their_numbers_go_on() -> None:
     """1.1 and 1.2, (a) and (b): all are items or none; 1.1 million is no clause."""
     texts = ["1.1 Fees are due.", "(a) monthly;", "(b) yearly.", "1.2 Fees rise.", "2.1 “Term” ends.", "3.1 million."]

@@ -159,7 +159,8 @@ def insert(text: str, insertions: Iterable[Insertion], escape: Callable[[str], s
         if begin >= start:
             before = escape(text[start:begin])
             written += re.sub(r"!\Z", r"\\!", before) + markdown  # without the backslash, an image
-            if text.startswith(("(", "[", ":", "{"), end):  # it would be a link or a note, or get attributes
+            if text.startswith(("(", "[", "{") if markdown.endswith(")") else ("(", "[", ":", "{"), end):
+                # the mark of a note would become a link or the note itself, and a link get attributes
                 written += markdown_escapes.escape_character(text[end])
                 end += 1
             start = end

@@ -13,6 +13,7 @@ from twopass.pages.strips import Array, has_headline, trim
 Quad = npt.NDArray[np.float32]  # four corners, x and y in pixels
 
 THUMBNAIL_SIDE = 640  # pixels of the copy in which the direction of lines is detected
+SHARP_SIDE = 1600  # of the copy that confirms lines running down: in a smaller one, columns of small type look so
 LONG_QUAD = 2.0  # times its height: a shorter quad may be a letter or a word and says nothing about direction
 SIDEWAYS_RATIO = 2.0  # length of lines running down over length of lines running across, to call a page sideways
 MAX_SAMPLES = 8  # lines that are read both ways up, the longest first
@@ -35,26 +36,28 @@ def detect_turn(array: Array) -> int:
 
 def cut_sample_lines(array: Array) -> tuple[list[Array], bool]:
     """Cut out the longest lines, each laid horizontally, longest first; and whether the lines run down the page."""
-    quads = _detect_long_quads(array)
-    across = sum(_measure_length(quad) for quad in quads if _is_wide(quad))
-    down = sum(_measure_length(quad) for quad in quads if not _is_wide(quad))
-    is_sideways = down > SIDEWAYS_RATIO * across
+    quads, is_sideways = _detect_long_quads(array, THUMBNAIL_SIDE)
+    if is_sideways:
+        quads, is_sideways = _detect_long_quads(array, SHARP_SIDE)
     lines = sorted((quad for quad in quads if _is_wide(quad) != is_sideways), key=_measure_length, reverse=True)
     strips = [_cut_strip(array, quad, is_sideways) for quad in lines[:MAX_SAMPLES]]
     # A line that is not quite straight brings parts of its neighbours, with which nothing can be read.
     return [trim(strip) for strip in strips if strip.size], is_sideways
 
 
-def _detect_long_quads(array: Array) -> list[Quad]:
-    """Long lines that the detector sees in a small copy, as quads in pixels of `array`."""
+def _detect_long_quads(array: Array, side: int) -> tuple[list[Quad], bool]:
+    """Long lines that the detector sees in a small copy, in pixels of `array`, and whether they run down the page."""
     from PIL import Image
 
     array = next(tile for _, tile in ocr.split_tiles(array))
-    scale = min(1.0, THUMBNAIL_SIDE / max(array.shape[:2]))
+    scale = min(1.0, side / max(array.shape[:2]))
     size = (max(round(array.shape[1] * scale), 32), max(round(array.shape[0] * scale), 32))
     small = np.asarray(Image.fromarray(array).resize(size, Image.Resampling.BOX))
-    quads = (np.asarray(quad, np.float32) / scale for quad in ocr.detect_quickly(small))
-    return [quad for quad in quads if max(_measure_sides(quad)) >= LONG_QUAD * max(min(_measure_sides(quad)), 1.0)]
+    found = (np.asarray(quad, np.float32) / scale for quad in ocr.detect_quickly(small))
+    quads = [quad for quad in found if max(_measure_sides(quad)) >= LONG_QUAD * max(min(_measure_sides(quad)), 1.0)]
+    across = sum(_measure_length(quad) for quad in quads if _is_wide(quad))
+    down = sum(_measure_length(quad) for quad in quads if not _is_wide(quad))
+    return quads, down > SIDEWAYS_RATIO * across
 
 
 def _measure_sides(quad: Quad) -> tuple[float, float]:

@@ -43,7 +43,7 @@ def get_number(marker: str) -> int | None:
 
 _CLAUSE = re.compile(r"((?:\d{1,3}\.)+)(\d{1,3})\.?\s+(?=[^a-z\s\d])")  # no small letter: `1.1 million`
 _LETTER = re.compile(r"(\(?)([a-z])\)\s+(?=\S)")
-_MAX_PARAGRAPH = 999  # larger numbers at the beginning of a paragraph are years and amounts
+_MAX_PARAGRAPH = 9999  # larger numbers at the beginning of a paragraph are amounts
 _MAX_APART = 40  # numbered texts between two neighbours: the items of a list below one of them
 
 

@@ -154,6 +154,8 @@ def test_signs_of_symbol_fonts_are_what_they_show(font: str, code: str, expected
         (("carbonXfree har-", "bours"), ["carbon-free", "har-", "bours"]),
         (("the dualX", "use quay"), ["the", "dual\u00ad", "use", "quay"]),
         (("carbonXfree dualX", "use"), ["carbon-free", "dual-", "use"]),
+        (("Part X rules", "dualX"), ["Part", "-", "rules", "dual-"]),
+        (("paid X38,00", "dualX"), ["paid", "-38,00", "dual-"]),
     ],
 )
 def test_a_soft_hyphen_that_the_page_shows_inside_a_line_is_a_hyphen(lines: list[str], expected: list[str]) -> None:

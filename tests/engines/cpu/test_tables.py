@@ -184,6 +184,45 @@ def test_a_grid_within_a_picture_is_a_table() -> None:
     assert [(c.row, c.col, c.row_span, c.col_span, c.text) for c in cells] == [cell.key for cell in table.cells]
 
 
+def test_ruled_tables_beside_each_other_are_no_single_table() -> None:
+    """The layout model's table over both gives way to them, unless some of its words are in neither."""
+    page = pymupdf.open().new_page()
+    both = [
+        ("Number", "L-771", "", "Boxes", "3"),
+        ("Date", "2 May", "", "Zone", "B"),
+        ("By", "rail", "", "Kilos", "40"),
+    ]
+    drawn = lay_out(fill_rows(both), (80, 90, 70, 80, 90), top=200)
+    cells = tuple(cell for cell in drawn.cells if cell.text)
+    draw_table(page, replace(drawn, cells=cells), draw_lines)
+    blocks, layer, _ = layer_words.extract(page)
+    table, rules = Region("table", Rect(75, 205, 430, 250), grid=Grid((), ())), list(find_rules(blocks))
+    apart = StyledWord(Rect(255, 210, 290, 220), "beside", 99, 9)
+
+    found = add_ruled_tables([table], rules, [], layer.words)
+    kept = add_ruled_tables([table], rules, [], [*layer.words, apart])
+
+    assert [round(region.box.x0) for region in found] == [round(drawn.xs[0]), round(drawn.xs[3])]
+    assert kept[0] == table
+
+
+@pytest.mark.parametrize(("widths", "is_single"), [((80, 60), False), ((100, 100), True)])
+def test_ruled_tables_close_below_each_other_are_no_single_table(widths: tuple[float, float], is_single: bool) -> None:
+    """The layout model's table over both gives way to them if they end at other edges; equal ones may be its parts."""
+    page = pymupdf.open().new_page()
+    upper = lay_out(fill_rows([("Number", "L-771"), ("Date", "2 May"), ("By", "rail")]), widths, top=200)
+    lower = lay_out(fill_rows([("Lamps", "3"), ("Tar", "12"), ("Rope", "40")]), (100, 100), top=upper.ys[-1] + 8)
+    for drawn in (upper, lower):
+        draw_table(page, drawn, draw_lines)
+    blocks, layer, _ = layer_words.extract(page)
+    table = Region("table", Rect(62, 198, 265, lower.ys[-1]), grid=Grid((), ()))
+
+    found = add_ruled_tables([table], list(find_rules(blocks)), [], layer.words)
+
+    assert (found == [table]) is is_single
+    assert is_single or {round(region.box.y0) for region in found} == {round(upper.ys[0]), round(lower.ys[0])}
+
+
 def test_the_grid_of_a_chart_is_no_table() -> None:
     """The squares of a chart have no words, so that its grid stays part of the picture."""
     page = pymupdf.open().new_page()
@@ -262,6 +301,26 @@ def test_thin_spaces_between_thousands_are_no_columns() -> None:
 
     assert cols == 3
     assert [cell.text for cell in cells][:6] == ["May", "79 935", "4 118", "June", "1 204 560", "5 230"]
+
+
+@pytest.mark.parametrize(("font", "dots", "gap"), [("tiro", ". ", 9), ("cour", ". ", 0), ("cour", ".", 3)])
+def test_leaders_that_begin_apart_are_no_columns(font: str, dots: str, gap: float) -> None:
+    """Dots that end above each other, and the wide spaces of a typewriter, stay in the cell of their label."""
+    page = pymupdf.open().new_page(width=400, height=300)
+    rows = [("Oars", "12", "9"), ("Boats with sails", "140", "87"), ("Eel traps", "7", "8"), ("Nets", "62", "59")]
+    for row, (label, first, second) in enumerate(rows):
+        y, start = 170 + 20 * row, 60 + pymupdf.get_text_length(f"{label} ", font, 10) + gap
+        leader = dots * int((260 - start) / pymupdf.get_text_length(dots, font, 10))
+        page.insert_text((60, y), label, fontname=font, fontsize=10)
+        page.insert_text((260 - pymupdf.get_text_length(leader, font, 10), y), leader, fontname=font, fontsize=10)
+        for right, number in ((300, first), (350, second)):
+            page.insert_text((right - pymupdf.get_text_length(number, font, 10), y), number, fontname=font, fontsize=10)
+    words = [replace(word, mono=font == "cour") for word in list_words(page)]
+
+    _, cols, cells, _ = build_cells(Rect(50, 155, 360, 240), Grid((175.0, 195.0, 215.0), ()), words)
+
+    assert cols == 3
+    assert [cell.text.rstrip(" .") for cell in cells] == [text for row in rows for text in row]
 
 
 def test_a_mark_above_a_number_of_a_cell_is_no_digit_of_it() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.test_cpu_engine import read, render_page
-from twopass.document import Rect
+from twopass.document import Rect, enclose
 from twopass.engines.cpu import widgets
 from twopass.engines.cpu.content import Grid, Region, StyledWord
 from twopass.engines.cpu.page import read_page
@@ -143,6 +143,21 @@ def test_extended_regions_hold_what_they_held(
     assert all(new.box == new.box.union(old.box) for new, old in zip(extended, regions, strict=True))
 
 
+@given(
+    st.lists(st.tuples(coordinates, coordinates), max_size=6), st.lists(st.tuples(coordinates, coordinates), max_size=6)
+)
+def test_joined_forms_hold_all_words_once(places: list[tuple[float, float]], labels: list[tuple[float, float]]) -> None:
+    """No word is lost or repeated, wherever the fields, their values and their labels stand."""
+    fields = [place((x, y, x + 60, y + 12)) for x, y in places]
+    boxes = [*[(x, y, x + 30, y + 10) for x, y in labels], *[(x + 1, y + 1, x + 30, y + 10) for x, y in places]]
+    words = [word(f"word{n}", box) for n, box in enumerate(boxes)]
+    regions = [Region("text", Rect(*box), (one,)) for one, box in zip(words, boxes, strict=True)]
+
+    joined = widgets.join_forms(regions, fields)
+
+    assert sorted(one.text for region in joined for one in region.words) == sorted(one.text for one in words)
+
+
 class Form:
     """Words and fields of a form, as they are added."""
 
@@ -199,6 +214,56 @@ def test_labels_above_their_fields_go_before_the_values() -> None:
     form.fill("Little Hask", 20, 84)
 
     assert form.split() == ["First name Hedda", "Last name Brooks", "Town Little Hask"]
+
+
+def test_a_column_of_labels_and_one_of_values_are_lines_of_one_form() -> None:
+    """Labels and values that the layout model takes for two regions are read row by row."""
+    form = Form()
+    for row, (label, value) in enumerate([("Mill", "Oberau"), ("Owner", "H. Mosler"), ("Leased", "no")]):
+        form.say(label, 20, 20 + 20 * row)
+        form.fill(value, 100, 20 + 20 * row)
+    columns = {
+        "text": tuple(one for one in form.words if one.box.x0 < 100),
+        "picture": tuple(one for one in form.words if one.box.x0 >= 100),
+    }
+    regions = [Region(name, enclose([one.box for one in own]), own) for name, own in columns.items()]
+
+    joined = widgets.split_forms(widgets.join_forms(regions, form.fields), form.fields)
+
+    assert [" ".join(one.text for one in region.words) for region in joined] == [
+        "Mill Oberau",
+        "Owner H. Mosler",
+        "Leased no",
+    ]
+
+
+def test_a_sentence_around_a_field_is_one_line_with_the_value() -> None:
+    """What stands before and behind a field of a contract is one text, also where the layout model cuts it there."""
+    form = Form()
+    form.say("This lease is made between the guild and", 20, 20)
+    form.fill("Otto Brandt", 270, 20, width=80)
+    form.say("of the town of Arlen,", 360, 20)
+    before, behind = ([one for one in form.words if (one.box.x0 < 265) is is_before] for is_before in (True, False))
+    regions = [Region("text", enclose([one.box for one in own]), tuple(own)) for own in (before, behind)]
+
+    (line,) = widgets.split_forms(widgets.join_forms(regions, form.fields), form.fields)
+
+    assert " ".join(one.text for one in line.words) == (
+        "This lease is made between the guild and Otto Brandt of the town of Arlen,"
+    )
+
+
+def test_the_value_of_a_field_that_is_wider_than_its_region_follows_the_label_above() -> None:
+    """A region ends with the words that the layout model sees, also where a field goes on."""
+    form = Form()
+    for x, label, value in ((20, "First name", "Hedda"), (200, "Last name", "Brooks")):
+        form.say(label, x, 20)
+        form.fill(value, x, 36, width=150)
+    region = Region("text", enclose([one.box for one in form.words]), tuple(form.words))
+
+    lines = widgets.split_forms([region], form.fields)
+
+    assert [" ".join(one.text for one in line.words) for line in lines] == ["First name Hedda", "Last name Brooks"]
 
 
 def test_lines_of_a_value_stay_together() -> None:

@@ -35,3 +35,25 @@ def test_words_with_capitals_in_a_list_are_never_joined() -> None:
     assert answer_text.fix_hyphens(items) == items
     assert answer_text.fix_hyphens("- Die E- Mobilität- Die Bahn") == "- Die E-Mobilität- Die Bahn"
     assert answer_text.fix_hyphens("Die Nord- Ostsee- Bahn") == "Die Nord-Ostsee-Bahn"
+
+
+def test_bullets_and_numbers_that_go_on_within_a_line_begin_items() -> None:
+    """The same bullet again, or the next number behind a small letter; boxes and other numbers stay in their line."""
+    expected = {
+        "• Grease it• Lift it • Note it": "• Grease it\n• Lift it\n• Note it",
+        "1. Pull the lever2. Turn the wheel3. Wait": "1. Pull the lever\n2. Turn the wheel\n3. Wait",
+        "☐ One ☑ Two ☐ Three": "☐ One ☑ Two ☐ Three",
+        "1. Let out CO2. Then wait": "1. Let out CO2. Then wait",
+        "7. See page8. Begin at mark10. Stop": "7. See page\n8. Begin at mark10. Stop",
+    }
+
+    assert {text: answer_text.fix_hyphens(text) for text in expected} == expected
+
+
+@given(st.text(alphabet="aB•◦12.) \n", max_size=40))
+def test_splitting_items_changes_only_blanks(text: str) -> None:
+    """Every other character stays, and no line is joined with the next."""
+    split = answer_text.split_items(text)
+
+    assert "".join(split.split()) == "".join(text.split())
+    assert len(split.splitlines()) >= len(text.splitlines())

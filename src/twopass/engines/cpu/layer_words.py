@@ -312,7 +312,7 @@ MIN_COSINE = 0.9  # of the angle of an upright line, at most 25 degrees
 
 _VARIED = re.compile(r"[A-Za-z]{4,}")  # words whose width depends on their letters, unless all have one width
 _MIN_VARIED, _SAME_WIDTH = 6, 0.02  # such words of a font; of the widest letter
-_INNER_SOFT_HYPHEN = re.compile(r"\w\u00ad\w")
+_DRAWN_SOFT_HYPHEN = re.compile(r"(?:\w|^)\u00ad\w|^\u00ad$")  # within a word, before a number, or between spaces
 _Placed = Mapping[tuple[int, int], Sequence[SpannedWord]]  # words of some lines, by the numbers of block and line
 
 
@@ -400,7 +400,7 @@ def _replace_controls(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ...]:
 
 def _replace_soft_hyphens(words: tuple[StyledWord, ...]) -> tuple[StyledWord, ...]:
     """The words with hyphens, if their fonts call these soft: a page shows no soft hyphen inside a line."""
-    if not any(_INNER_SOFT_HYPHEN.search(word.text) for word in words):
+    if not any(_DRAWN_SOFT_HYPHEN.search(word.text) for word in words):
         return words
     return tuple(replace(word, text=word.text.replace("\u00ad", "-")) for word in words)
 

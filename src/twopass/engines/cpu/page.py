@@ -218,7 +218,7 @@ def _analyse_layout(
     dense = not use_model or layout_regions.is_dense(blocks, words, bounds)
     regions = [] if dense else layout_regions.detect(page, blocks, rules, shades)
     regions = add_ruled_tables(widgets.extend_regions(regions, words, fields), rules, shades, words)
-    regions = reading_order.assign_words(regions, words, bounds)
+    regions = widgets.join_forms(reading_order.assign_words(regions, words, bounds), fields)
     forms = [region for region in regions if widgets.is_form(region, fields)]
     others = settle_tables([region for region in regions if not any(region is form for form in forms)], drawn)
     if is_scan:

@@ -167,7 +167,33 @@ def is_form(region: Region, fields: Sequence[PlacedField]) -> bool:
 
 
 def _list_own(region: Region, fields: Sequence[PlacedField]) -> list[PlacedField]:
-    return [field for field in fields if region.box.contains(field.box.centre)]
+    """The fields in a region; of a wide field, the region may hold no more than the value at its left."""
+    return [field for field in fields if region.box.contains(field.box.centre) or _has_value(region, field)]
+
+
+def _has_value(region: Region, field: PlacedField) -> bool:
+    return any(field.box.contains(word.box.centre) for word in region.words)
+
+
+def join_forms(regions: Sequence[Region], fields: Sequence[PlacedField]) -> list[Region]:
+    """Join the regions of a label and its value to one form, and the parts of a sentence around a value to one line.
+
+    The layout model takes a column of labels for a region, and what stands before and behind a field for two.
+    """
+    joined, words = list(regions), [word for region in regions for word in region.words]
+    for field in fields:
+        label = _find_label(field, words, fields)
+        parts = [
+            region for region in joined if _has_value(region, field) or any(word is label for word in region.words)
+        ]
+        if len(parts) < 2 or any(map(_is_ruled, parts)):
+            continue
+        box, own = enclose([part.box for part in parts]), tuple(word for part in parts for word in part.words)
+        whole = replace(parts[0], box=box, words=own)
+        is_sentence = len(reading_order.group_rows(own)) == 1 and _is_running(whole, fields)
+        if is_sentence or (is_form(whole, fields) and not any(_is_running(part, fields) for part in parts)):
+            joined = [whole, *(region for region in joined if not any(region is part for part in parts))]
+    return joined
 
 
 def split_forms(regions: Sequence[Region], fields: Sequence[PlacedField]) -> list[Region]:

@@ -19,6 +19,9 @@ _NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
 _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
 _WORD_HYPHEN = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)-[ ]+{_NOT_PAIRED}(?=([^\W\d_]++))")
 _JOINED_ITEM = re.compile(r"((?<!\S)[^\s-]+(?:-[^\s-]+)*)-\s+(?=([^\W\d_]))")
+_JOINED_BULLET = re.compile(r"(?<=\S) *(?=([•◦▪‣●○]))")
+_JOINED_NUMBER = re.compile(r"(?<=[^\W\d_A-Z])(?=(\d{1,3})[.)]\s+[^\W\d_a-z])")
+_FIRST_NUMBER = re.compile(r"\s*(\d{1,3})[.)]\s")
 _POSSIBLE_ITEM = re.compile(r"(?<=[^\W\d_]{2})-[ ]+(?=[^\W\d_a-zß-öø-ÿ][^\W\d_A-Z])")
 # German stems that are not words of their own: before a lower-case letter the hyphen comes from a line break. After any
 # other ending the hyphen may be part of the word, as in rot-grün, rabbit-hole and operations-based.
@@ -63,7 +66,7 @@ def fix_hyphens(text: str) -> str:
     of a list that the model wrote on one line get lines, or keep their blank where it is not sure that they are items.
     """
     if not text.lstrip().startswith("- "):
-        return _fix_hyphens(text)
+        return _fix_hyphens(split_items(text))
     text = _JOINED_ITEM.sub(_split_item, text)
     return "- ".join(map(_fix_hyphens, _POSSIBLE_ITEM.split(text)))
 
@@ -77,6 +80,23 @@ def _fix_hyphens(text: str) -> str:
 
 def _end_line(found: re.Match[str], language: str | None) -> str:
     return f"{found[1]}-\n" if hyphenation.is_one_word(found[1], found[2], language) else f"{found[1]}-"
+
+
+def split_items(text: str) -> str:
+    """Begin a line where the first bullet of a text comes again, and where a word ends with the next item's number."""
+    first = text.lstrip()[:1]
+    text = _JOINED_BULLET.sub(lambda found: "\n" if found[1] == first else found.group(), text)
+    if not (number := _FIRST_NUMBER.match(text)):
+        return text
+    last = int(number[1])
+
+    def split(found: re.Match[str]) -> str:
+        nonlocal last
+        is_next = int(found[1]) == last + 1
+        last += is_next
+        return "\n" if is_next else ""
+
+    return _JOINED_NUMBER.sub(split, text)
 
 
 def _split_item(found: re.Match[str]) -> str:

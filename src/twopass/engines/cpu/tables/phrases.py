@@ -18,9 +18,11 @@ from twopass.engines.cpu.content import StyledWord
 from twopass.engines.cpu.reading_order import group_rows_as_placed
 
 WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase
+MONO_GAP = 0.9  # of the type size, where all letters have one width: a space has 0.6, two have 1.2
 LINE_GAP = 0.35  # of the type size, for words that MuPDF or OCR found in two lines
 THOUSANDS_GAP = 0.3  # of the type size: a thin space has 0.2, a word space of most fonts 0.25 to 0.28
 NUMBER_GAP = 0.4  # of the type size, for two numbers of one phrase; the widest word space of common fonts is 0.35
+LEADER_GAP, MIN_DOTS = 2.0, 3  # of the type size, from a text to its dots and between these; of a leader
 SIGN_GAP = 6.0  # of the type size: a currency or percent sign belongs to its number across this much space
 MAX_UNIT = 3  # characters of a unit behind numbers, such as € or EUR
 MIN_GAP = 1.0  # points of white space between two columns
@@ -164,9 +166,11 @@ def _measure_size(word: StyledWord) -> float:
 def _split_line(line: Sequence[StyledWord], edges: set[_Edge]) -> Iterator[list[StyledWord]]:
     """Split the words of a line, from left to right, into phrases."""
     phrase: list[StyledWord] = []
-    for word in line:
+    dots = _find_leader_dots(line)
+    for index, word in enumerate(line):
         if phrase and (
-            word.box.x0 - phrase[-1].box.x1 > _allow_gap(phrase[-1], word) or _to_edge(phrase[-1], word) in edges
+            word.box.x0 - phrase[-1].box.x1 > _allow_gap(phrase[-1], word, index in dots)
+            or _to_edge(phrase[-1], word) in edges
         ):
             yield phrase
             phrase = []
@@ -175,11 +179,23 @@ def _split_line(line: Sequence[StyledWord], edges: set[_Edge]) -> Iterator[list[
         yield phrase
 
 
-def _allow_gap(left: StyledWord, right: StyledWord) -> float:
-    """The space between two words of one phrase; nothing continues the dots that lead to the next column."""
+def _find_leader_dots(line: Sequence[StyledWord]) -> set[int]:
+    """The indices of the words of leaders, whose dots may stand apart; one dot alone may say that a cell is empty."""
+    found: set[int] = set()
+    for is_dots, group in groupby(enumerate(line), key=lambda pair: bool(_LEADER.fullmatch(pair[1].text))):
+        run = list(group)
+        if is_dots and sum(len(word.text) for _, word in run) >= MIN_DOTS:
+            found |= {index for index, _ in run}
+    return found
+
+
+def _allow_gap(left: StyledWord, right: StyledWord, is_leader: bool) -> float:
+    """The space between two words of one phrase: dots go on from a text, and nothing from them to the next column."""
+    if is_leader:
+        return LEADER_GAP * max(_measure_size(left), _measure_size(right))
     if _LEADER.fullmatch(left.text) and not _LEADER.fullmatch(right.text):
         return 0.0
-    share = WORD_GAP if left.line == right.line else LINE_GAP
+    share = (MONO_GAP if left.mono and right.mono else WORD_GAP) if left.line == right.line else LINE_GAP
     if _NUMBER.fullmatch(left.text) and _NUMBER.fullmatch(right.text) and not _MARK_AFTER.fullmatch(right.text):
         share = min(share, NUMBER_GAP)
     if _SIGN_BEFORE.fullmatch(left.text) or _SIGN_AFTER.fullmatch(right.text):

@@ -6,7 +6,7 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from twopass.document import Rect, enclose
@@ -34,6 +34,7 @@ MIN_FILLED_CELLS = 3
 
 MIN_INSIDE = 0.8  # of a region's area inside a ruled grid, which then replaces it
 SAME_TABLE = 0.7  # of a grid's area that a table of the model covers, which then stays as it is
+SAME_EDGE = 6.0  # points between the edges of two grids below each other, for parts of one table
 MAX_INNER = 0.6  # of a table's area that is a ruled grid, if the rest may be prose around it
 MIN_PROSE_LINES, MIN_PROSE_WORDS = 3, 5  # words are a phrase's median
 MIN_REST = 20.0  # points of height and width of what remains of a picture around a table
@@ -49,19 +50,16 @@ def add_ruled_tables(
 ) -> list[Region]:
     """Add the ruled grids with text in their cells that are no table yet; each replaces what lies inside it."""
     found: list[Region] = []
-    grids = list(_find_grids(rules))
-    regions = [_free_prose(region, [box for box, _ in grids], words) for region in regions]
+    grids = list(_find_grids(rules, shades))
+    regions = [region for region in regions if not _is_several(region, grids, words)]
+    regions = [_free_prose(region, [grid.box for grid in grids], words) for region in regions]
     known = [region.box for region in regions if region.grid is not None]
-    for box, own in grids:
-        if sum(box.overlap(other) for other in known) >= SAME_TABLE * box.area:
-            known.append(box)  # with the tables nested in it
-            continue
-        inside = [word for word in words if box.contains(word.box.centre)]
-        behind = tuple(shade for shade in shades if box.contains(shade.box.centre))
-        table = Region("table", box, grid=Grid((), (), tuple(own), behind))
-        if _is_filled(table, inside):
+    for table in grids:
+        if sum(table.box.overlap(other) for other in known) >= SAME_TABLE * table.box.area:
+            known.append(table.box)  # with the tables nested in it
+        elif _is_filled(table, words):
             found.append(table)
-            known.append(box)
+            known.append(table.box)
     rest = regions
     for table in found:
         rest = [part for region in rest for part in _cut_out(region, table.box, words)]
@@ -77,6 +75,22 @@ def _free_prose(region: Region, grids: Sequence[Rect], words: Sequence[StyledWor
     return Region("text", region.box) if is_prose([w for w in own if not _is_in_any(w, inner)]) else region
 
 
+def _is_several(region: Region, grids: Sequence[Region], words: Sequence[StyledWord]) -> bool:
+    """Whether a table of the layout model is several ruled ones, with all of its words in them."""
+    inner = [grid for grid in grids if region.grid is not None and grid.box.overlap(region.box) > 0]
+    if not any(_are_apart(one.box, other.box) for one, other in combinations(inner, 2)):
+        return False
+    own, boxes = [word for word in words if region.box.contains(word.box.centre)], [grid.box for grid in inner]
+    return all(_is_in_any(word, boxes) for word in own) and all(_is_filled(grid, words) for grid in inner)
+
+
+def _are_apart(one: Rect, other: Rect) -> bool:
+    """Whether two grids stand beside each other, or below each other with other edges: these are no parts of one."""
+    if one.overlap_x(other) < 0:
+        return one.overlap_y(other) > 0
+    return one.overlap_y(other) < 0 and max(abs(one.x0 - other.x0), abs(one.x1 - other.x1)) > SAME_EDGE
+
+
 def _is_in_any(word: StyledWord, boxes: Sequence[Rect]) -> bool:
     return any(box.contains(word.box.centre) for box in boxes)
 
@@ -88,22 +102,24 @@ def is_prose(words: Sequence[StyledWord]) -> bool:
     return len(lines) >= MIN_PROSE_LINES and statistics.median(lengths) >= MIN_PROSE_WORDS
 
 
-def _find_grids(rules: Sequence[Rect]) -> Iterator[tuple[Rect, list[Rect]]]:
-    """Yield the bounds and the rules of grids, the largest first, with the rules inside their bounds."""
+def _find_grids(rules: Sequence[Rect], shades: Sequence[Shade]) -> Iterator[Region]:
+    """Yield a table for each grid, the largest first, with the rules and shades inside its bounds."""
     groups = [group for group in group_touching(rules, MAX_BORDER_WIDTH) if is_grid(group)]
     for group in sorted(groups, key=lambda group: -enclose(group).area):
         bounds = enclose(group)
         own = [rule for rule in rules if bounds.contains(rule.centre, TOUCH)]
-        yield bounds, drop_inside(own, find_nested(own))
+        behind = tuple(shade for shade in shades if bounds.contains(shade.box.centre))
+        yield Region("table", bounds, grid=Grid((), (), tuple(drop_inside(own, find_nested(own))), behind))
 
 
 def _is_filled(table: Region, words: Sequence[StyledWord]) -> bool:
     """Whether rules enclose the cells, and most of these have text."""
     assert table.grid is not None
-    lines = grid_lines.find_lines(table.box, table.grid, words)
+    inside = [word for word in words if table.box.contains(word.box.centre)]
+    lines = grid_lines.find_lines(table.box, table.grid, inside)
     if not lines.closed or lines.xs.slots < 2:
         return False
-    cells = build_cells(table.box, table.grid, words).cells
+    cells = build_cells(table.box, table.grid, inside).cells
     filled = sum(bool(cell.text) for cell in cells)
     return filled >= max(MIN_FILLED * len(cells), MIN_FILLED_CELLS)
 
