@@ -29,6 +29,8 @@ class ScriptedDetector:
         self.failure = failure
         self.is_open = False
 
+    async def prepare(self, page_pool: PagePool) -> None: ...
+
     async def open(self, page_pool: PagePool) -> None:
         if self.failure:
             raise self.failure
