@@ -188,6 +188,21 @@ def test_ctrl_c_while_the_engine_opens_leaves_nothing(folder: Path) -> None:
     assert left == []
 
 
+def test_ctrl_c_in_a_local_run_of_the_handler_leaves_nothing(folder: Path) -> None:
+    """The job ends with the process, and so does the start of its engine."""
+    with start(folder, HANDLER, "--test_input", JOB) as program:
+        program.wait_until_rendered()
+        ends = open_ends(program.pid)
+        program.interrupt()
+        program.end()
+
+        left = [command for command, end in ends if not has_ended(end, MAX_WAIT_S)]
+
+    assert "the engine is closed" in program.errors
+    assert not list((folder / "out").rglob("pages/*"))
+    assert left == []
+
+
 def test_what_needs_no_engine_does_not_wait_for_it(folder: Path) -> None:
     """A file that is no document is reported, and the start of the engine ends with the command."""
     (folder / "a.pdf").write_bytes(b"<html>Log in</html>")
