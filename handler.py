@@ -82,7 +82,9 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
     if misspelt:  # no reason to refuse: an endpoint that serves must not be stopped by a variable without effect
         log.warning("misspelt settings", code=Code.INVALID_SETTING, reason=misspelt)
     reporter, started = create_reporter(settings), time.monotonic()
-    with open_monitored_worker(settings, lambda: _preload(entry_point)) as worker:
+    # A job of the queue is left to workers that are ready, until this one is.
+    is_local = entry_point is EntryPoint.LOCAL
+    with open_monitored_worker(settings, lambda: _preload(entry_point), begins_early=is_local) as worker:
         runpod = _import_sdk(entry_point)
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
@@ -105,16 +107,16 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
             return settings.concurrency
 
         try:
-            keep = results.append if entry_point is EntryPoint.LOCAL else _discard_result
+            keep = results.append if is_local else _discard_result
             before_job = install_handlers if entry_point is EntryPoint.API else _do_nothing
             handler = _create_handler(worker, entry_point, reporter, keep, before_job, misspelt)
-            opened = time.monotonic()
             # The SDK forks a process that tells the platform that this one lives.
             parent_death.end_forks_with_parent()
             gc.freeze()  # a full collection would copy 16 MB that both share
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
             for result in results:  # after the last output of the SDK
+                opened = worker.start.ended or started  # in the latter case, no engine was needed
                 figures = Figures.measure(result.documents, opened - started, time.monotonic() - started)
                 reporter.report_result(result, figures.describe())
 
@@ -180,6 +182,8 @@ def _create_handler(
             keep(result)
             return _request_replacement(worker, entry_point, result.as_answer())
         except TwopassError as error:
+            if worker.start.failure:
+                raise SystemExit(1) from error  # which `open_worker` replaces by the reason
             log.warning("job refused", code=error.code)
             worker.observer.job_refused(error.code)
             return _request_replacement(worker, entry_point, {"error": str(error)[:1000]})
@@ -196,7 +200,7 @@ def _add_start(result: Result, worker: Worker, misspelt: str | None) -> Result:
     """Add what concerns the worker and not the job: the seconds of its start, and misspelt settings as a warning."""
     problem = Problem(code=Code.INVALID_SETTING, severity=Severity.WARNING, message=misspelt) if misspelt else None
     problems = (*result.problems, problem) if problem else result.problems
-    return result.model_copy(update={"started": dict(worker.started), "problems": problems})
+    return result.model_copy(update={"started": dict(worker.started) or None, "problems": problems})
 
 
 def _request_replacement(worker: Worker, entry_point: EntryPoint, reply: JsonObject) -> JsonObject:

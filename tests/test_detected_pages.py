@@ -33,6 +33,9 @@ class DoctoredDetector:
         self._regions = tuple(region for index, region in enumerate(regions) if index != LOST)
         self.pages = 0
 
+    async def prepare(self, page_pool: PagePool) -> None:
+        """Do nothing: there is nothing to load."""
+
     async def open(self, page_pool: PagePool) -> None:
         """Do nothing: there is nothing to load."""
 

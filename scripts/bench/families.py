@@ -197,11 +197,10 @@ def _start_engine(options: Any, model: str, folder: Path) -> Any:
     raise_descriptor_limit()
     more = build_overrides(options) if has_drafts else {}
     more |= {"mm_encoder_attn_backend": options.attention} if options.attention else {}
-    before = time.time()
-    (engine,) = vllm.start_engines(settings, folder, **more, **options.override)
+    (engine,) = vllm.launch_engines(settings, folder, **more, **options.override)
     shown = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "gpu_memory_utilization", "attention_backend")
-    print_json(model=model, stage="start", seconds=time.time() - before,
-               **{name: engine.core.arguments[name] for name in shown if name in engine.core.arguments})  # fmt: skip
+    arguments = {name: engine.core.arguments[name] for name in shown if name in engine.core.arguments}
+    print_json(model=model, stage="launch", **arguments)
     return engine
 
 
@@ -234,7 +233,8 @@ async def _measure_regions(engine: Any, options: Any, model: str, stage: str) ->
         await read_region(pages[0], 0, tokens=8)
         began = min(engine.stage_ends.values())
         stages = measure_stages(began, engine.stage_ends.items())
-        print_json(model=model, stage=stage, first_answer_s=time.time() - before, start_stages=stages)
+        print_json(model=model, stage=stage, first_answer_s=time.time() - before,
+                   start_s=sum(stages.values()), start_stages=stages)  # fmt: skip
         await asyncio.gather(*(read_region(pages[0], n, 8) for n in range(WARM_UP_REGIONS)))
         for repeat in range(options.repeats):
             before, cpu = time.time(), time.process_time()

@@ -62,7 +62,7 @@ from twopass.engines.detector import placement
 from twopass.engines.gpus import detect_gpus, divide
 from twopass.engines.group import EngineGroup
 from twopass.engines.interface import Engine, Prompt
-from twopass.engines.vllm.engine import VllmEngine, start_engines
+from twopass.engines.vllm.engine import VllmEngine, launch_engines
 from twopass.engines.vllm.images import TiledImages
 from twopass.families import registry
 from twopass.families.interface import FamilyOptions
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> None:
 def create_engine(settings: Settings, folder: Path, **overrides: Any) -> Engine:
     """The engine of a benchmark, with the detector where its model needs one; its weights are written to `folder`."""
     assert settings.model_dir
-    (engine,) = start_engines(settings, settings.model_dir, **overrides)
+    (engine,) = launch_engines(settings, settings.model_dir, **overrides)
     if not MODELS[settings.model].reads_regions:
         return engine
     weights = families.write_apart(folder / "detector")
@@ -474,7 +474,7 @@ def _build_settings(options: Any, count: int) -> Settings:
 def _create_engines(settings: Settings, options: Any) -> Engine:
     """As a worker does, but with simulated acceptance."""
     shares = divide(settings, detect_gpus())
-    engines = start_engines(
+    engines = launch_engines(
         settings, options.model_dir, shares if len(shares) > 1 else ((),), **build_overrides(options)
     )
     return EngineGroup(engines) if len(engines) > 1 else engines[0]

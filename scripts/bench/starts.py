@@ -281,7 +281,7 @@ IMPORTS_S, STILL_S = 60.0, 1.5  # of the fork server, which has imported all whe
 
 def measure(options: Any) -> None:
     """Start the engine, and print what was found. `checked`: it reads all that jobs can ask; `killed`: it restarts."""
-    from twopass.engines.vllm.engine import start_engines
+    from twopass.engines.vllm.engine import launch_engines
     from twopass.telemetry import logs
 
     began = time.monotonic() - (time.time() - read_process_start())
@@ -289,7 +289,7 @@ def measure(options: Any) -> None:
     settings = build_settings(options, STREAM_INTERVAL)
     logs.set_up(settings)
     ends = [("twopass_s", time.monotonic())]
-    (engine,) = start_engines(settings, options.model_dir)
+    (engine,) = launch_engines(settings, options.model_dir)
     ends.append(("engine_s", time.monotonic()))
     asyncio.run(_run(engine, options, began, ends))
 

@@ -206,9 +206,9 @@ async def open_engine(engine: Any, page_workers: int) -> AsyncIterator[list[Any]
     buffers = PixelBufferPool(DISTINCT_PAGES, DISTINCT_PAGES * size, fixed_size=size)
     page_pool = PagePool(page_workers, buffers, more_buffers=engine.buffer_pools)
     pages = [_draw_noise(PixelBuffer(number)) for number in buffers.descriptors]
-    await page_pool.open()
-    await engine.open(page_pool)
     try:
+        await page_pool.open()
+        await engine.open(page_pool)
         yield pages
     finally:
         await engine.close()
@@ -250,14 +250,14 @@ def _start(options: Any, kind: str, measure: Callable[[Any, Sequence[Any], Any],
     process_start = read_process_start()
     began = time.monotonic() - (time.time() - process_start)
     settings = build_settings(options, STREAM_INTERVAL)
-    (engine,) = vllm.start_engines(settings, options.model_dir, **build_overrides(options))
-    constructed = time.time() - process_start
+    (engine,) = vllm.launch_engines(settings, options.model_dir, **build_overrides(options))
+    launched = time.time() - process_start
 
     async def run() -> Facts:
         async with open_engine(engine, options.workers) as pages:
             await engine.generate(make_prompt(pages[0], 1))
             ready = round(time.time() - process_start, 1)
-            stages = {"constructed_s": constructed, **measure_stages(began, engine.stage_ends.items())}
+            stages = {"launched_s": launched, **measure_stages(began, engine.stage_ends.items())}
             start = {kind: {name: round(seconds, 1) for name, seconds in stages.items()}}
             print_json(found={"ready_s": {kind: ready}, "start_s": start})
             return {"ready_s": {kind: ready}, "start_s": start, **await measure(engine, pages, options)}

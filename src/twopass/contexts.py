@@ -239,14 +239,17 @@ def check_supported(job: Job, family: Family) -> None:
         raise InvalidJob(Code.INVALID_JOB, message)
 
 
-def resolve_deadline(job: Job, worker: Worker) -> float | None:
-    """The job's deadline on the loop's clock.
+async def resolve_deadline(job: Job, worker: Worker) -> float | None:
+    """The job's deadline on the loop's clock; its seconds begin when the engine is ready.
 
     Jobs that no platform ends after a time have no deadline unless they set one.
     """
     is_unlimited = job.entry_point in (EntryPoint.LOCAL, EntryPoint.SERVER)
     seconds = job.deadline_s or (None if is_unlimited else worker.settings.deadline_s)
-    return None if seconds is None else asyncio.get_running_loop().time() + seconds
+    if seconds is None:
+        return None
+    await worker.wait_until_ready()
+    return asyncio.get_running_loop().time() + seconds
 
 
 def describe_run(

@@ -59,7 +59,7 @@ log = structlog.get_logger()
 async def run(job: Job, worker: Worker, progress: Tracker, keeps_thumbnails: bool = False) -> Result:
     """Read every document of the job. A document's failure is in the result; raises TwopassError for the job's own."""
     contexts.check_supported(job, worker.family)
-    watch, deadline = worker.stopwatch(), contexts.resolve_deadline(job, worker)
+    watch, deadline = worker.stopwatch(), await contexts.resolve_deadline(job, worker)
     earlier_incidents = len(worker.engine.incidents)
     async with (
         open_output(job.output, worker.settings, job.s3, worker.checked_outputs) as output,
@@ -90,7 +90,7 @@ async def run_single(
     contexts.check_supported(job, worker.family)
     earlier_incidents = len(worker.engine.incidents)
     async with open_sources(worker.settings, job.s3, job.upload) as sources:
-        deadline = contexts.resolve_deadline(job, worker)
+        deadline = await contexts.resolve_deadline(job, worker)
         context = JobContext(job, worker, sources, output, deadline, progress or Tracker(), page_listener)
         context.progress.expect_documents(1)
         (outcome,) = await admission.admit_all(partial(_read_document, context), job.sources, context.admission_limits)
@@ -184,6 +184,7 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
         for last_try in retry.PAGE.tries():
             try:
                 async with _render(doc, number) as rendered:
+                    await _wait_until_ready(doc)
                     page = doc.page_context(rendered)
                     with watch.stage("pass1"):
                         first = await missed_text.add(page, await pass1.read(page, last_try))
@@ -202,6 +203,12 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                 if not retry.is_worker_death(error):
                     break
         return await _store_checkpoint(doc, await _read_text_only(doc, number, code, message))
+
+
+async def _wait_until_ready(doc: DocumentContext) -> None:
+    """Wait for an engine that still opens. The wait belongs to no stage."""
+    if await doc.worker.wait_until_ready():
+        doc.progress.begin_reading()
 
 
 async def _read_text_only(doc: DocumentContext, number: int, code: Code, message: str) -> Checkpoint:
@@ -353,7 +360,7 @@ def _render(doc: DocumentContext, number: int) -> AbstractAsyncContextManager[Re
     worker = doc.worker
     limit, with_draft = worker.settings.max_page_pixels, worker.engine.uses_drafts
     rendering = render.page(doc.file, number, doc.job.dpi, limit, worker.page_pool, worker.buffers, with_draft)
-    return doc.watch.time_entry("render", rendering)
+    return doc.watch.time_entry("render", worker.start.enter_in_turn(rendering))
 
 
 async def _store_checkpoint(doc: DocumentContext, checkpoint: Checkpoint) -> Checkpoint:

@@ -14,10 +14,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    nullcontext,
+)
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +38,7 @@ from twopass.families import registry
 from twopass.families.interface import Family, FamilyOptions
 from twopass.models import resolve_structure
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import confinement, gc_tuning, loop_thread, scratch, vendor_reports
+from twopass.runtime import confinement, gc_tuning, loop_thread, scratch, task_group, vendor_reports
 from twopass.runtime.page_pool import IMPORT_MUPDF, PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
@@ -67,6 +75,47 @@ _READING = (
 )  # fmt: skip
 
 
+class EngineStart:
+    """How the engine is opened: what is known of it afterwards, and what waits for it. It changes on the worker's loop.
+
+    `canary` is how it read the test images; `seconds` are those of each stage and in total, what is slower than it
+    could be, and the number of several engines; `ended` is when it was ready, as time.monotonic() counts.
+    """
+
+    def __init__(self, canary: Canary | None = None, page_workers: int = 1) -> None:
+        """Without a task, it was opened before."""
+        self.canary = canary
+        self.seconds: Mapping[str, float] = {}
+        self.ended: float | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.has_page_workers, self.is_ready = asyncio.Event(), asyncio.Event()  # a failed start leaves them unset
+        self._turns = asyncio.Semaphore(page_workers)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the engine did not open, if that is known by now."""
+        task = self.task
+        return task.exception() if task and task.done() and not task.cancelled() else None
+
+    @property
+    def goes_on(self) -> bool:
+        return self.task is not None and not self.is_ready.is_set()
+
+    @asynccontextmanager
+    async def enter_in_turn(self, rendering: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+        """Render. While the engine opens, no more at once than there are page workers: its test would wait for all."""
+        async with AsyncExitStack() as stack:
+            async with self._turns if self.goes_on else nullcontext():
+                rendered = await stack.enter_async_context(rendering)
+            yield rendered
+
+    async def raise_failure(self) -> None:
+        """Return when the engine is ready; raises the error of a failed start."""
+        if self.task:
+            await asyncio.wait([self.task])
+            self.task.result()
+
+
 @dataclass(frozen=True)
 class Worker:
     """What all jobs of a worker share. Its coroutines run on `loop`."""
@@ -79,19 +128,41 @@ class Worker:
     page_slots: PageSlots
     loop: asyncio.AbstractEventLoop
     observer: Observer = field(default_factory=CompositeObserver)
-    canary: Canary | None = None
+    start: EngineStart = field(default_factory=EngineStart)
     shutdown: Shutdown = field(default_factory=Shutdown)
-    # seconds of each stage of the start, and in total; what is slower than it could be; the number of several engines
-    started: Mapping[str, float] = field(default_factory=dict)
     checked_outputs: dict[str, bool] = field(default_factory=dict)  # see storage/outputs.py
     # which of so many pages is read first: random, so that workers that begin a document together begin apart
     pick_start: Callable[[int], int] = secrets.randbelow
 
+    @property
+    def canary(self) -> Canary | None:
+        return self.start.canary
+
+    @property
+    def started(self) -> Mapping[str, float]:
+        """The seconds of the start; empty before its end."""
+        return self.start.seconds
+
     def stopwatch(self) -> Stopwatch:
-        return Stopwatch(self.observer)
+        """It does not count what was done while the engine opened."""
+        return Stopwatch(self.observer, lambda: self.start.ended)
+
+    async def wait_until_ready(self) -> bool:
+        """Wait for the engine; returns whether that was necessary. If it does not open, `guard` ends who waits."""
+        return self.start.goes_on and await self.start.is_ready.wait()
+
+    async def guard(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the work, and end it with the engine's error if the engine does not open."""
+        async with task_group.open_group() as group:
+            failing = group.create_task(self.start.raise_failure())
+            result = await work
+            failing.cancel()
+        return result
 
     def is_alive(self) -> bool:
-        """Whether the loop responds within _HEALTH_TIMEOUT_S. Call it from any thread but the loop's own."""
+        """Whether the engine was opened and the loop responds in time. Call it from any thread but the loop's own."""
+        if self.start.goes_on:
+            return False
         responded = threading.Event()
         self.loop.call_soon_threadsafe(responded.set)
         return responded.wait(_HEALTH_TIMEOUT_S)
@@ -104,12 +175,12 @@ class Worker:
         return ", ".join([*notes, *(["canary misread"] if self.canary is Canary.MISREAD else [])])
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run on the worker's loop; cancelling the future cancels the work."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        """Run on the worker's loop, guarded; cancelling the future cancels the work."""
+        return asyncio.run_coroutine_threadsafe(self.guard(work), self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the worker's loop and wait; an interrupt cancels the work and waits until it has ended."""
-        return loop_thread.run(work, self.loop)
+        """Run on the worker's loop, guarded, and wait; an interrupt cancels the work and waits until it has ended."""
+        return loop_thread.run(self.guard(work), self.loop)
 
     def stop_soon(self) -> None:
         """Start no more pages. Called by a signal handler, which must not log: a lock may be held under it."""
@@ -133,10 +204,13 @@ def open_worker(
     observer: Observer | None = None,
     create_engine: Callable[[Settings], Engine] | None = None,
     preload_main: Callable[[], object] = lambda: None,
+    begins_early: bool = False,
 ) -> Iterator[Worker]:
     """Open a warm worker, on the main thread before the SDK starts.
 
-    `preload_main` runs on this thread while the event loop's thread waits for the engine and tests it.
+    `preload_main` runs on this thread while the event loop's thread waits for the engine and tests it. With
+    `begins_early`, yield as soon as there are page workers: jobs fetch and render until the engine is ready. If it does
+    not open, they are cancelled; if the block ends before, so does the start.
     Raises InvalidSetting, and EngineError, also for a failed canary.
     """
     preflight.check_platform(sys.platform)
@@ -148,6 +222,31 @@ def open_worker(
     # The engine first, because it may fork, and threads do not survive a fork.
     engine = (create_engine or factory.create_engine)(settings)
     stages.append(("engine_s", time.monotonic()))
+    with gc_tuning.collect_less_often(), loop_thread.open_loop() as loop:
+        try:
+            worker = _build_worker(settings, engine, loop, observer or CompositeObserver())
+        except BaseException:
+            loop_thread.run(engine.close(), loop)
+            raise
+        start = worker.start
+        # A server of models names its model when it is asked, and ids of documents contain the name.
+        awaited = start.has_page_workers if begins_early and engine.kind != "openai" else start.is_ready
+        try:
+            loop_thread.run(_begin_start(worker, began, stages), loop)
+            preload_main()  # not before: the engine may fork, and no import may have started threads by then
+            worker.run(awaited.wait())
+            yield worker
+        except (Exception, SystemExit):
+            if start.failure:  # whatever became of that in what was cancelled
+                raise start.failure from None
+            raise
+        finally:
+            loop_thread.run(_close(worker), loop)
+            for pool in (worker.buffers, *engine.buffer_pools):
+                pool.close()
+
+
+def _build_worker(settings: Settings, engine: Engine, loop: asyncio.AbstractEventLoop, observer: Observer) -> Worker:
     family = choose_family(settings, engine.family)
     pages = (engine.sequences or settings.page_worker_count) / engine.prompts_per_page
     default_slots = round(SLOTS_PER_SEQUENCE * pages)
@@ -164,20 +263,8 @@ def open_worker(
         calls=settings.worker_calls,
         preload=list_preloads(engine.kind, family),
     )
-    with gc_tuning.collect_less_often(), loop_thread.open_loop() as loop:
-        observer = observer or CompositeObserver()
-        worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
-        try:
-            starting = worker.submit(_warm_up(worker, stages))
-            preload_main()  # not before: the engine may fork, and no import may have started threads by then
-            verdict = starting.result()
-            started = _describe_start(engine, began, [*stages, ("canary_s", time.monotonic())])
-            log.info("worker ready", **started)
-            yield replace(worker, canary=verdict, started=started)
-        finally:
-            worker.submit(_close(worker)).result()
-            for pool in (buffers, *engine.buffer_pools):
-                pool.close()
+    start = EngineStart(page_workers=settings.page_worker_count)
+    return Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer, start)
 
 
 def list_preloads(engine_kind: str, family: Family) -> tuple[str, ...]:
@@ -196,7 +283,9 @@ def hide_memory(settings: Settings) -> None:
 
 
 @contextmanager
-def open_monitored_worker(settings: Settings, preload_main: Callable[[], object] = lambda: None) -> Iterator[Worker]:
+def open_monitored_worker(
+    settings: Settings, preload_main: Callable[[], object] = lambda: None, begins_early: bool = False
+) -> Iterator[Worker]:
     """Open a worker with the observers that the settings ask for: metrics on a port or pushed, traces."""
     hide_memory(settings)
     metrics = Metrics() if settings.metrics_port or settings.metrics_push_url else None
@@ -204,17 +293,17 @@ def open_monitored_worker(settings: Settings, preload_main: Callable[[], object]
         observers: list[Observer] = [metrics] if metrics else []
         if settings.otel_exporter_otlp_endpoint:
             observers.append(stack.enter_context(closing(Traces())))
-        worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers), preload_main=preload_main))
+        opening = open_worker(settings, CompositeObserver(*observers), None, preload_main, begins_early)
+        worker = stack.enter_context(opening)
         if metrics:  # after the engine, which may fork: the server is a thread
             metrics.observe_slots(worker.page_slots)
             metrics.observe_engines(lambda: worker.engine.statuses)
-            metrics.observe_start(worker.started)
             if settings.metrics_port:
                 stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive, worker.describe_engines))
             if settings.metrics_push_url:
                 name = settings.runpod_pod_id or socket.gethostname()
                 stack.enter_context(push(metrics.registry, settings.metrics_push_url, name))
-        stack.callback(worker.submit(_finish_start(worker)).cancel)
+        stack.callback(worker.submit(_finish_start(worker, metrics)).cancel)
         yield worker
 
 
@@ -232,15 +321,28 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _warm_up(worker: Worker, stages: list[tuple[str, float]]) -> Canary | None:
+async def _begin_start(worker: Worker, began: float, stages: list[tuple[str, float]]) -> None:
+    worker.start.task = asyncio.create_task(_open(worker, began, stages))
+
+
+async def _open(worker: Worker, began: float, stages: list[tuple[str, float]]) -> None:
+    start = worker.start
     await worker.page_pool.open()
     stages.append(("workers_s", time.monotonic()))
+    start.has_page_workers.set()
     await worker.engine.open(worker.page_pool)
     stages.append(("engine_s", time.monotonic()))
-    return await canary.check(worker.engine, worker.family, worker.page_pool, worker.settings)
+    start.canary = await canary.check(worker.engine, worker.family, worker.page_pool, worker.settings)
+    start.ended = time.monotonic()
+    start.seconds = _describe_start(worker.engine, began, [*stages, ("canary_s", start.ended)])
+    log.info("worker ready", **start.seconds)
+    start.is_ready.set()
 
 
-async def _finish_start(worker: Worker) -> None:
+async def _finish_start(worker: Worker, metrics: Metrics | None) -> None:
+    await worker.wait_until_ready()
+    if metrics:
+        metrics.observe_start(worker.started)
     try:
         await worker.engine.after_ready()
     except Exception:  # whatever fails here: the worker serves without it
@@ -248,7 +350,10 @@ async def _finish_start(worker: Worker) -> None:
 
 
 def _describe_start(engine: Engine, began: float, ends: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Seconds of each stage, which add up to `ready_s`; then what is slower than it could be, and how many engines."""
+    """Seconds of each stage, which add up to `ready_s`; then what is slower than it could be, and how many engines.
+
+    An engine in processes of its own starts while page workers do: such seconds count for the stage that ended first.
+    """
     own = [(f"engine_{name}", end) for name, end in engine.stage_ends.items()]
     seconds = measure_stages(began, [*own, *ends])
     more = {"ready_s": sum(seconds.values()), **dict.fromkeys(engine.fallbacks, 1)}
@@ -265,6 +370,9 @@ def _process_age_s() -> float:
 async def _close(worker: Worker) -> None:
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+            if task := worker.start.task:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
             await worker.engine.close()
     except TimeoutError:
         log.error("the engine did not close in time", timeout_s=_CLOSE_TIMEOUT_S)

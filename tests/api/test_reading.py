@@ -11,10 +11,13 @@ import pymupdf
 import pytest
 
 from tests.fakes import s3
+from tests.fakes.scripted import OpeningEngine
 from twopass import Document, Job, Settings, read, read_pages
-from twopass.api.reading import ReadOptions, parse_job
+from twopass.api.reading import ReadOptions, parse_job, read_from_loop
 from twopass.document import Kind
-from twopass.errors import Code, InvalidJob, InvalidSetting, SourceError, TwopassError
+from twopass.engines import factory
+from twopass.errors import Code, EngineError, InvalidJob, InvalidSetting, SourceError, TwopassError
+from twopass.telemetry.progress import Tracker
 
 SETTINGS = Settings(page_workers=1)  # one worker for all tests of this file
 OF_THE_PLATFORM = {"id", "entry_point", "queued_s", "upload", "idempotency_key"}
@@ -205,3 +208,24 @@ def test_a_wrong_setting_of_the_environment_has_its_code(monkeypatch: pytest.Mon
         read("any.pdf")
 
     assert raised.value.code is Code.INVALID_SETTING
+
+
+async def test_an_engine_that_did_not_open_is_started_again_by_the_next_call(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each way to read raises its error, and the document is read once it opens."""
+    broken = [OpeningEngine(lambda: True, EngineError(Code.ENGINE_DEAD, "no GPU")) for _ in range(3)]
+    engines = [*broken, OpeningEngine(lambda: True)]
+    monkeypatch.setattr(factory, "create_engine", lambda settings: engines.pop(0))
+    settings = Settings(page_workers=1, concurrency=2)  # a worker of its own
+
+    with pytest.raises(EngineError, match="no GPU"):
+        read("file.pdf", settings=settings)
+    with pytest.raises(EngineError, match="no GPU"):
+        list(read_pages("file.pdf", settings=settings))
+    with pytest.raises(EngineError, match="no GPU"):
+        await read_from_loop("file.pdf", None, settings, {}, Tracker())
+    document = await read_from_loop("file.pdf", None, settings, {}, Tracker())
+
+    assert "tower 2" in document.markdown
+    assert [engine.steps[-1] for engine in broken] == ["closed"] * 3

@@ -363,6 +363,8 @@ class CanaryDetector:
 
     pages = 0
 
+    async def prepare(self, page_pool: PagePool) -> None: ...
+
     async def open(self, page_pool: PagePool) -> None: ...
 
     async def detect(self, pages: Sequence[Pixels]) -> Sequence[str]:

@@ -21,7 +21,7 @@ from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
 from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.progress import Tracker
-from twopass.worker import Worker
+from twopass.worker import EngineStart, Worker
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Reader:
         family = family or registry.get_family(engine.family)
         slots = PageSlots(page_slots, max_slow=self.page_pool.count)
         worker = Worker(self.settings, engine, family, self.page_pool, self.buffers, slots, loop)
-        worker = replace(worker, canary=self.canary, shutdown=self.shutdown, observer=self.observer)
+        worker = replace(worker, start=EngineStart(self.canary), shutdown=self.shutdown, observer=self.observer)
         worker = replace(worker, pick_start=self.pick_start)
         job = Job.parse({"id": job_id, "input": {"dpi": self.dpi, **fields}}, worker.settings, EntryPoint.LOCAL)
         return await pipeline.run(job, worker, progress or Tracker())

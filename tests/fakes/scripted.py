@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from twopass.detection.region import DETECT, Detection, Region, make_region, to_json
 from twopass.document import Box
+from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
+from twopass.errors import EngineError
 from twopass.runtime.page_pool import PagePool
 
 Answer = Callable[[Prompt], Completion | str]
@@ -59,3 +62,29 @@ def detect(*labels: str) -> str:
 
 def detect_regions(regions: Sequence[Region]) -> str:
     return to_json(Detection(regions=tuple(regions)))
+
+
+class OpeningEngine(CpuEngine):
+    """The cpu engine, which opens once it `may_open`, or fails then. `steps` are what became of it, in order."""
+
+    def __init__(self, may_open: Callable[[], bool], failure: EngineError | None = None) -> None:
+        super().__init__(2)
+        self.steps: list[str] = []
+        self._may_open, self._failure = may_open, failure
+
+    async def open(self, page_pool: PagePool) -> None:
+        self.steps.append("opening")
+        while not self._may_open():
+            await asyncio.sleep(0.01)
+        if self._failure:
+            raise self._failure
+        await super().open(page_pool)
+        self.steps.append("open")
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        self.steps.append("asked")
+        return await super().generate(prompt)
+
+    async def close(self) -> None:
+        await super().close()
+        self.steps.append("closed")

@@ -20,7 +20,7 @@ from tests.fakes import taken_over
 from twopass.document import Box, Checkpoint, Element, Kind, Word
 from twopass.engines.cpu.layout_regions import load_layout_model
 from twopass.engines.cpu.page import read_page, read_page_simply
-from twopass.engines.detector.process import detect
+from twopass.engines.detector.process import detect, prepare
 from twopass.engines.openai.request import build_body
 from twopass.engines.vllm import images
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
@@ -36,7 +36,7 @@ from twopass.steps import document_folder, enrich, fetch, missed_text, pass1, pa
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(hidden_words.find_blank, fetch.inspect, render.draw_pdf, render.draw_bare_pdf, render.draw_image),
     *(render.read_text_only, render.draw_preview, document_folder.encode_png, document_folder.encode_thumbnail),
-    *(read_page, read_page_simply, load_layout_model, detect, build_body),
+    *(read_page, read_page_simply, load_layout_model, prepare, detect, build_body),
     *(images.write_views, images.write_patches),
     *(pass1.parse, missed_text.find, picture_text.read_pixels, picture_page.find_picture, pass2.apply_replies),
     *(epub.convert, office.convert, searchable_pdf.place, searchable_pdf.write),

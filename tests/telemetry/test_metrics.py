@@ -42,9 +42,9 @@ from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.telemetry.metrics import GpuStatus, Metrics, list_gpus, push, serve
 from twopass.telemetry.observer import CompositeObserver
-from twopass.telemetry.stopwatch import measure_stages
+from twopass.telemetry.stopwatch import Stopwatch, measure_stages
 from twopass.telemetry.traces import Traces
-from twopass.worker import open_worker
+from twopass.worker import EngineStart, open_worker
 
 HEALTH = [sys.executable, "-m", "twopass.cli", "health"]
 WAIT_S = 30
@@ -106,6 +106,22 @@ def test_the_stages_of_the_start_add_up() -> None:
     assert sum(stages.values()) == 9.0
 
 
+def test_seconds_before_the_engine_is_ready_are_not_those_of_a_page() -> None:
+    """A page that waited for it, and its document, count from when it was ready."""
+    ready: list[float] = []
+    watch = Stopwatch(begin=lambda: ready[0] if ready else None)
+
+    with watch.page(1):
+        before = watch.seconds
+        ready.append(time.monotonic())
+    most = time.monotonic() - ready[0]
+    after = watch.seconds
+
+    assert before > 0
+    assert watch.page_p95 is not None and watch.page_p95 <= round(most, 3)
+    assert after <= time.monotonic() - ready[0]
+
+
 class StagedEngine(ReplayEngine):
     """An engine whose process has reported a stage, and which lacks something."""
 
@@ -155,7 +171,7 @@ def test_a_worker_says_how_many_of_its_engines_run() -> None:
 def test_a_worker_says_that_it_misread_the_canary() -> None:
     """In /health, behind the engines: it serves all the same."""
     with open_worker(Settings(page_workers=1, canary=False), create_engine=lambda settings: SeveralEngines()) as worker:
-        described = replace(worker, canary=Canary.MISREAD).describe_engines()
+        described = replace(worker, start=EngineStart(Canary.MISREAD)).describe_engines()
 
     assert described == "1 of 2 engines, canary misread"
 

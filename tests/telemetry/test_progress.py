@@ -134,6 +134,19 @@ def test_the_last_phase_has_a_pace_of_its_own() -> None:
     assert tracker.now.percent == 99.9
 
 
+def test_the_start_of_an_engine_does_not_slow_the_pace() -> None:
+    """Pages that waited for it are counted from its end, as if it had been ready before the job."""
+    time = [0.0]
+    tracker = Tracker(clock=lambda: time[0])
+    pages = start_document(tracker, 12)
+    time[0] = 60.0
+    tracker.begin_reading()
+    time[0] = 62.0
+    pages.finish(4)
+
+    assert (tracker.now.pages_per_s, tracker.now.eta_s) == (2.0, 4.0)
+
+
 @given(st.integers(1, 500), st.integers(1, 60), st.integers(1, 5))
 def test_pace_and_time_left_count_what_is_read_now(found: int, load_s: int, documents: int) -> None:
     """A resumed job that reads 2 pages a second says so, however many stored pages it loads before, in any time."""

@@ -21,7 +21,7 @@ from tests.fakes.reader import Reader
 from tests.vllm import phrase_model, tiny
 from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.vllm import tiling
-from twopass.engines.vllm.engine import VllmEngine, start_engines
+from twopass.engines.vllm.engine import VllmEngine, launch_engines
 from twopass.engines.vllm.images import TiledImages
 from twopass.engines.vllm.plugin import core_exit
 from twopass.errors import Code, EngineError
@@ -72,7 +72,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         canary=False, page_workers=1,
         small_crops=True,  # the encoder takes seconds for a large image on a CPU
     )  # fmt: skip
-    (engine,) = start_engines(
+    (engine,) = launch_engines(
         settings, folder, worker_cls=PHRASE_WORKER, distributed_executor_backend=tiny.SINGLE_PROCESS
     )
     assert engine.buffers

@@ -15,7 +15,7 @@ from tests.vllm import phrase_model, tiny
 from tests.vllm.test_engine import PHRASE_WORKER
 from twopass.engines.group import EngineGroup
 from twopass.engines.interface import Completion, Prompt, Sampling
-from twopass.engines.vllm.engine import VllmEngine, start_engines
+from twopass.engines.vllm.engine import VllmEngine, launch_engines
 from twopass.errors import Code
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
@@ -53,7 +53,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=4,
         gpu_memory_utilization=0.1, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
     )  # fmt: skip
-    engines = start_engines(
+    engines = launch_engines(
         settings, folder, [(), ()], worker_cls=PHRASE_WORKER, distributed_executor_backend=tiny.SINGLE_PROCESS
     )
     group = EngineGroup(engines)

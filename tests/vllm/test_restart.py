@@ -19,10 +19,11 @@ from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import build_speculative_config
 from twopass.engines.vllm.core import SilenceMonitor
 from twopass.engines.vllm.core_process import set_variables
-from twopass.engines.vllm.engine import VllmEngine, start_engines
+from twopass.engines.vllm.engine import VllmEngine, launch_engines
 from twopass.engines.vllm.plugin import NGRAM_V1, core_exit
 from twopass.errors import Code, EngineError
-from twopass.pages.shared_pixels import Pixels
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 GPU = GpuInfo(count=1, memory_gb=80, free_gb=80, capability=(9, 0))
@@ -40,6 +41,9 @@ class Client:
         self.errored = Client.broken > 0
         Client.broken -= self.errored
         Client.running.append(self)
+
+    async def collective_rpc(self, method: str) -> list[dict[str, float]]:
+        return [{}]
 
     async def get_supported_tasks(self) -> None:
         if self.errored:  # vLLM does not tell calls like this that their core has died
@@ -94,12 +98,18 @@ class Engine(VllmEngine):
         raise EngineDeadError
 
 
-def start(
+def launch(
     settings: Settings, gpu_ids: tuple[str, ...] = (), process: type[Process] = Process, **more: Any
 ) -> VllmEngine:
     Client.running, StartingProcess.running, Process.max_starting = [], [], 0
-    (engine,) = start_engines(settings, Path("nowhere"), [gpu_ids], Engine, start=process, **more)
+    (engine,) = launch_engines(settings, Path("nowhere"), [gpu_ids], Engine, start=process, **more)
     Engine.started.append(engine)
+    return engine
+
+
+async def start(*arguments: Any, **more: Any) -> VllmEngine:
+    engine = launch(*arguments, **more)
+    await engine.open(PagePool(0, PixelBufferPool(0, 0)))
     return engine
 
 
@@ -113,8 +123,8 @@ def close_buffers() -> Iterator[None]:
 
 
 @pytest.fixture
-def engine() -> VllmEngine:
-    return start(Settings(preset="cpu", page_workers=1, engine_restarts=12))
+async def engine() -> VllmEngine:
+    return await start(Settings(preset="cpu", page_workers=1, engine_restarts=12))
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
@@ -237,7 +247,7 @@ async def test_detection_of_hangs_survives_its_own_errors(engine: VllmEngine) ->
 
 async def test_too_many_crashes_are_an_engine_error() -> None:
     """All waiting prompts get the error, and so do later ones."""
-    engine = start(Settings(preset="cpu", page_workers=1, engine_restarts=1))
+    engine = await start(Settings(preset="cpu", page_workers=1, engine_restarts=1))
 
     answers = await asyncio.gather(
         *(engine.generate(build_prompt(name)) for name in ("poison", "good")), return_exceptions=True
@@ -252,7 +262,7 @@ async def test_too_many_crashes_are_an_engine_error() -> None:
 async def test_an_engine_of_several_is_named_by_its_gpu() -> None:
     """Jobs and metrics say which GPU's engine died; an engine without others is just the engine."""
     settings = Settings(preset="cpu", page_workers=1)
-    alone, pinned = start(settings), start(settings, ("3",))
+    alone, pinned = await start(settings), await start(settings, ("3",))
 
     await asyncio.gather(*(engine.generate(build_prompt("poison")) for engine in (alone, pinned)))
 
@@ -293,13 +303,13 @@ GRAPHS = Settings(preset="cpu", page_workers=1, enforce_eager=False)
 
 
 @pytest.mark.parametrize("gpu_ids", [(), ("3",)], ids=["alone", "among others"])
-def test_an_engine_without_room_for_cuda_graphs_starts_without_them(
+async def test_an_engine_without_room_for_cuda_graphs_starts_without_them(
     gpu_ids: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small card serves, more slowly, with a warning; the core that failed is ended."""
     monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "fork")
 
-    engine = start(GRAPHS, gpu_ids, process=StartingProcess)
+    engine = await start(GRAPHS, gpu_ids, process=StartingProcess)
 
     assert [process.has_graphs for process in StartingProcess.running] == [False]
     assert engine.core.arguments["enforce_eager"] and "compilation_config" not in engine.core.arguments
@@ -310,12 +320,12 @@ def test_an_engine_without_room_for_cuda_graphs_starts_without_them(
     assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
 
 
-def test_an_engine_that_fails_without_cuda_graphs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_engine_that_fails_without_cuda_graphs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is started twice and not for ever, and no core is left running."""
     monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "fork")
 
     with pytest.raises(EngineError, match="vLLM did not start"):
-        start(GRAPHS, process=FailingProcess)
+        await start(GRAPHS, process=FailingProcess)
 
     assert StartingProcess.running == []
 
@@ -343,7 +353,7 @@ class FullProcess(Process):
 async def test_a_core_that_ran_out_of_memory_gets_less_to_do() -> None:
     """Half the sequences and tokens, less memory, no room for drafts of the other half, and fewer CUDA graphs."""
     tokens = {"max_num_batched_tokens": 4096 + 4 * 64, "speculative_config": build_speculative_config(4)}
-    engine = start(GRAPHS.model_copy(update={"max_num_seqs": 64}), process=FullProcess, **tokens)
+    engine = await start(GRAPHS.model_copy(update={"max_num_seqs": 64}), process=FullProcess, **tokens)
     arguments = engine.core.arguments
 
     await engine.attempt(build_prompt("good"))
@@ -367,7 +377,7 @@ async def test_a_core_that_ran_out_of_memory_measures_its_cache_again(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(FullProcess, "started", [])
-    engine = start(GRAPHS, process=FullProcess)
+    engine = await start(GRAPHS, process=FullProcess)
 
     with pytest.raises(EngineDied):
         await engine.attempt(build_prompt("poison"))
@@ -395,7 +405,7 @@ async def test_a_core_that_runs_out_of_memory_as_it_starts_gets_less_to_do(
 ) -> None:
     """Its report is kept for the next restart, which lowers the sequences; CUDA graphs are not given up."""
     settings = GRAPHS.model_copy(update={"max_num_seqs": 64, "enforce_eager": eager})
-    engine = start(settings, process=FillingProcess)
+    engine = await start(settings, process=FillingProcess)
     engine.core.client.errored = True
     monkeypatch.setattr(FillingProcess, "is_full", True)
 
@@ -416,14 +426,14 @@ def test_only_a_model_with_a_ban_falls_back_to_that_of_vllm(
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "0")
     monkeypatch.setattr(startup, "detect_gpus", lambda ids: GPU)
 
-    assert start(Settings(model=model, page_workers=1)).fallbacks == parts
+    assert launch(Settings(model=model, page_workers=1)).fallbacks == parts
 
 
 def test_an_engine_without_a_gpu_ignores_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """PRESET=cpu with vLLM for CPUs, on a machine with an NVIDIA driver: V1's ban and no drafts."""
     monkeypatch.setattr(startup, "detect_gpus", lambda ids: GPU)
 
-    engine = start(Settings(preset="cpu", page_workers=1))
+    engine = launch(Settings(preset="cpu", page_workers=1))
 
     assert engine.core.arguments["logits_processors"] == [NGRAM_V1]
     assert not engine.uses_drafts
@@ -435,15 +445,15 @@ def test_a_model_runs_uncompiled_only_where_no_compiled_code_is_found(
     """TORCH_COMPILE=auto: what is kept from an earlier start is used, and `started` says when there was none."""
     monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path / "vllm"))
     settings = GRAPHS.model_copy(update={"torch_compile": "auto"})
-    usual = start(GRAPHS).core.arguments["compilation_config"]
+    usual = launch(GRAPHS).core.arguments["compilation_config"]
 
-    without = start(settings)
+    without = launch(settings)
     adapted = without._finish_arguments(without.core.arguments)
     assert adapted["compilation_config"] == usual | {"mode": 0}
     assert without.fallbacks == ("not_compiled",)
 
-    asyncio.run(start(GRAPHS)._cache.share())
-    found = start(settings)
+    asyncio.run(launch(GRAPHS)._cache.share())
+    found = launch(settings)
     assert found._finish_arguments(found.core.arguments) == found.core.arguments
     assert found.fallbacks == ()
 

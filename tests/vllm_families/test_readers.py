@@ -29,7 +29,7 @@ from twopass.document import Box
 from twopass.engines.detector.engine import Detector, DetectorFirstEngine
 from twopass.engines.detector.process import ChildDetector, DetectorOptions
 from twopass.engines.interface import Completion, Prompt, Sampling
-from twopass.engines.vllm.engine import VllmEngine, start_engines
+from twopass.engines.vllm.engine import VllmEngine, launch_engines
 from twopass.engines.vllm.plugin.readers import split_images
 from twopass.errors import Code
 from twopass.families.regions.family import RegionFamily
@@ -91,7 +91,7 @@ async def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         engine="vllm", model=request.param, model_dir=folder, max_num_seqs=8, gpu_memory_utilization=0.3,
         engine_restarts=2, engine_silence_s=MAX_WAIT_S, page_workers=1,
     )  # fmt: skip
-    (engine,) = start_engines(settings, folder, distributed_executor_backend=tiny.SINGLE_PROCESS)
+    (engine,) = launch_engines(settings, folder, distributed_executor_backend=tiny.SINGLE_PROCESS)
     assert engine.buffers
     buffers = PixelBufferPool(8, 1 << 28)
     page_pool = PagePool(1, buffers, more_buffers=(engine.buffers,))
@@ -217,8 +217,11 @@ async def test_the_engine_bans_no_ngrams(running: Running) -> None:
 class ScriptedDetector:
     """Finds one region of each of LABELS, from the top of the page to its bottom."""
 
-    async def open(self, page_pool: PagePool) -> None:
+    async def prepare(self, page_pool: PagePool) -> None:
         """Do nothing: there is nothing to load."""
+
+    async def open(self, page_pool: PagePool) -> None:
+        """Do nothing either."""
 
     async def detect(self, pages: Sequence[Pixels]) -> list[str]:
         step = 1 / len(LABELS)

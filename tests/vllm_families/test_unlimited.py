@@ -13,7 +13,7 @@ import pytest
 
 from tests.vllm import tiny
 from twopass.engines.interface import Prompt, Sampling
-from twopass.engines.vllm.engine import VllmEngine, start_engines
+from twopass.engines.vllm.engine import VllmEngine, launch_engines
 from twopass.families.unlimited import PROMPTS
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
@@ -35,7 +35,7 @@ def page(width: int, height: int) -> Pixels:
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
     """Started before any event loop, as in production."""
     folder = tiny.write_checkpoint(tmp_path_factory.mktemp("unlimited"), "UnlimitedOCRForCausalLM")
-    (started,) = start_engines(SETTINGS, folder, distributed_executor_backend=tiny.SINGLE_PROCESS)
+    (started,) = launch_engines(SETTINGS, folder, distributed_executor_backend=tiny.SINGLE_PROCESS)
     yield started
 
 
@@ -50,9 +50,9 @@ async def opened(engine: VllmEngine) -> AsyncIterator[VllmEngine]:
     await page_pool.close()
 
 
-def test_an_answer_token_sees_the_last_128_tokens(engine: VllmEngine) -> None:
+async def test_an_answer_token_sees_the_last_128_tokens(opened: VllmEngine) -> None:
     """Our arguments leave the window and the missing prefix cache as vLLM sets them for this model."""
-    config = engine.core.client.vllm_config
+    config = opened.core.client.vllm_config
 
     assert (config.model_config.rswa_window, config.model_config.hf_text_config.rswa_window) == (128, 128)
     assert not config.cache_config.enable_prefix_caching

@@ -42,7 +42,7 @@ from twopass.engines import accepted, factory, gpus, structure, weights
 from twopass.engines.interface import Engine
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import choose_preset
-from twopass.engines.vllm.engine import VllmEngine, start_engines
+from twopass.engines.vllm.engine import VllmEngine, launch_engines
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.models import MODELS, Preset, Structure, find_model
 from twopass.settings import Settings
@@ -261,7 +261,7 @@ def _open_worker(model: TestedModel, plan: Plan, folder: Path, blocks: int) -> I
     engines: list[VllmEngine] = []
 
     def create_engine(settings: Settings) -> Engine:
-        (engine,) = start_engines(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
+        (engine,) = launch_engines(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
         engines.append(engine)
         return factory.put_detector_first(engine, settings, detector) if detector else engine
 

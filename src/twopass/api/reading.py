@@ -41,7 +41,8 @@ Source = str | os.PathLike[str] | bytes
 Location = str | os.PathLike[str]
 
 _lock = threading.Lock()
-_workers: dict[tuple[int, Settings], Worker] = {}  # by process, because a forked child has none of its parent's threads
+# by process, because a forked child has none of its parent's threads
+_workers: dict[tuple[int, Settings], tuple[Worker, ExitStack]] = {}
 
 
 class ReadOptions(TypedDict, total=False):
@@ -96,7 +97,7 @@ async def read_from_loop(
     if job.output and not _is_started(settings) and (found := await _find_finished(job, job.output, settings)):
         return found
     worker = await asyncio.to_thread(_get_worker, settings)
-    task = await loop_thread.run_from_loop(_read(job, worker, None, progress), worker.loop)
+    task = await loop_thread.run_from_loop(worker.guard(_read(job, worker, None, progress)), worker.loop)
     return task.result()
 
 
@@ -121,7 +122,7 @@ def read_pages(
     worker = _get_worker(settings)
 
     async def start(emit: Callable[[Document], None]) -> None:
-        await _read(job, worker, partial(_emit_page, emit))
+        await worker.guard(_read(job, worker, partial(_emit_page, emit)))
 
     return loop_thread.stream(start, worker.loop)
 
@@ -178,15 +179,22 @@ def _to_uri(source: Source) -> str:
 
 
 def _get_worker(settings: Settings) -> Worker:
-    """The worker of this process with these settings. Raises EngineError if its engine does not start."""
+    """The worker of this process with these settings, whose engine may still be opening, once more if that failed.
+
+    Raises EngineError if the engine cannot be started.
+    """
     key = os.getpid(), settings
     with _lock:
-        if key not in _workers:
+        worker, stack = _workers.get(key, (None, ExitStack()))
+        if worker and worker.start.failure:
+            worker = None
+            stack.close()
+        if worker is None:
             logs.use_standard_logging()
-            stack = ExitStack()
-            _workers[key] = stack.enter_context(open_worker(settings))
+            worker = stack.enter_context(open_worker(settings, begins_early=True))
+            _workers[key] = worker, stack
             atexit.register(_close_worker, stack, os.getpid())
-        return _workers[key]
+        return worker
 
 
 def _close_worker(stack: ExitStack, owner: int) -> None:

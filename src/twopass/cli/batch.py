@@ -287,6 +287,10 @@ class Batch:
         """The files without an outcome, in the order in which they are read."""
         return [file for file in self.reading_order if file not in self.outcomes]
 
+    def forget_readings(self) -> None:
+        """No page was read of the documents that have no outcome."""
+        self._readings.clear()
+
     def begin(self, file: InputFile, tracker: Tracker) -> _Reading:
         self._readings[file] = _Reading(tracker)
         return self._readings[file]
@@ -367,6 +371,7 @@ def run(batch: Batch, settings: Settings) -> Exit:
     except KeyboardInterrupt:
         return Exit.STOPPED
     except EngineError as error:  # the engine did not open
+        batch.forget_readings()
         batch.reporter.report_event(str(error), is_error=True, code=error.code)
         return Exit.FAILED
     finally:
@@ -408,9 +413,12 @@ def _read_in_worker(batch: Batch, settings: Settings) -> None:
                 batch.opened = batch.started  # no engine was needed
                 return
             batch.reporter.report_start(len(batch.unfinished), settings.engine)
-            worker = stack.enter_context(open_worker(settings))
-            batch.opened = time.monotonic()
-            worker.run(read_files(batch, worker))
+            worker = stack.enter_context(open_worker(settings, begins_early=True))
+            try:
+                worker.run(read_files(batch, worker))
+            finally:
+                batch.opened = worker.start.ended
+            batch.opened = batch.opened or batch.started  # nothing waited for the engine
         except KeyboardInterrupt:
             _report_stop(batch)
             raise

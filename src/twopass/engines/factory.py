@@ -21,7 +21,7 @@ HF_DTYPE = "bfloat16"  # unless DTYPE is set
 
 
 def create_engine(settings: Settings) -> Engine:
-    """The engine of these settings, not yet open.
+    """The engine of these settings, not yet open. Those of vLLM load their model meanwhile, in processes of their own.
 
     Raises InvalidSetting for settings that do not fit together, and EngineError for an engine that is not installed.
     """
@@ -29,7 +29,7 @@ def create_engine(settings: Settings) -> Engine:
     preflight.check_engine(settings)
     if structure.choose(settings) is Structure.MODEL:
         return create_reader(settings)
-    *_, folder = find_weights(settings)  # first: the reader may take a minute to start
+    *_, folder = find_weights(settings)  # first: a reader that was launched would have to be ended again
     return put_detector_first(create_reader(settings), settings, folder)
 
 
@@ -123,12 +123,12 @@ def create_reader(settings: Settings) -> Engine:
 
 
 def _create_vllm_engine(settings: Settings, model: Path) -> Engine:
-    """Start an engine on every GPU, or on all that TENSOR_PARALLEL_SIZE asks for."""
+    """Launch an engine on every GPU, or on all that TENSOR_PARALLEL_SIZE asks for."""
     from twopass.engines.group import EngineGroup
-    from twopass.engines.vllm.engine import start_engines
+    from twopass.engines.vllm.engine import launch_engines
 
     shares = gpus.divide(settings, gpus.detect_gpus())
     if len(shares) > 1:
-        return EngineGroup(start_engines(settings, model, shares))
-    (engine,) = start_engines(settings, model)
+        return EngineGroup(launch_engines(settings, model, shares))
+    (engine,) = launch_engines(settings, model)
     return engine

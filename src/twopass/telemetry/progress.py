@@ -86,6 +86,10 @@ class Tracker:
             raise
         pages.close()
 
+    def begin_reading(self) -> None:
+        """Pages are read from now on: what was done before, as the engine started, is not counted for their pace."""
+        self._started = self._clock()
+
     def count_document(self, pages: int) -> None:
         """The pages of one more document are counted."""
         self._uncounted, self._counted = self._uncounted - 1, self._counted + 1

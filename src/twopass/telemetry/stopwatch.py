@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TypeVar
 
@@ -27,10 +27,14 @@ def measure_stages(began: float, ends: Iterable[tuple[str, float]]) -> dict[str,
 
 
 class Stopwatch:
-    """One document's seconds by stage. Pages overlap, so the sum of wall seconds may exceed the elapsed time."""
+    """One document's seconds by stage. Pages overlap, so the sum of wall seconds may exceed the elapsed time.
 
-    def __init__(self, observer: Observer | None = None) -> None:
+    Elapsed time before the moment that `begin` returns, if it does, is not counted.
+    """
+
+    def __init__(self, observer: Observer | None = None, begin: Callable[[], float | None] = lambda: None) -> None:
         self._observer = observer or CompositeObserver()
+        self._begin = begin
         self._started = time.monotonic()
         self._wall: dict[str, float] = defaultdict(float)
         self._cpu: dict[str, float] = defaultdict(float)
@@ -65,11 +69,14 @@ class Stopwatch:
         started = time.monotonic()
         with self._observer.page(number):
             yield
-        self._pages.append(time.monotonic() - started)
+        self._pages.append(self._count_since(started))
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self._started
+        return self._count_since(self._started)
+
+    def _count_since(self, started: float) -> float:
+        return time.monotonic() - max(started, self._begin() or started)
 
     @property
     def pages_timed(self) -> int:

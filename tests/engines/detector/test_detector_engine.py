@@ -29,6 +29,8 @@ class ScriptedDetector:
         self.failure = failure
         self.is_open = False
 
+    async def prepare(self, page_pool: PagePool) -> None: ...
+
     async def open(self, page_pool: PagePool) -> None:
         if self.failure:
             raise self.failure
@@ -115,6 +117,56 @@ async def test_the_detector_opens_and_closes_with_the_engine() -> None:
 
     assert was_open and not detector.is_open
     assert "detector_s" in engine.stage_ends
+
+
+class WaitingReader(ReplayEngine):
+    """Opens when the detector is prepared."""
+
+    def __init__(self, detector: PreparingDetector) -> None:
+        super().__init__({}, "deepseek_ocr")
+        self.detector_ahead = detector
+
+    async def open(self, page_pool: PagePool) -> None:
+        await self.detector_ahead.is_prepared.wait()
+        self.detector_ahead.steps.append("reader open")
+
+
+class PreparingDetector(ScriptedDetector):
+    """Remembers in which order everything opens."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        super().__init__()
+        self.prepare_failure = failure
+        self.is_prepared = asyncio.Event()
+        self.steps: list[str] = []
+
+    async def prepare(self, page_pool: PagePool) -> None:
+        if self.prepare_failure:
+            raise self.prepare_failure
+        self.steps.append("detector prepared")
+        self.is_prepared.set()
+
+    async def open(self, page_pool: PagePool) -> None:
+        self.steps.append("detector open")
+
+
+async def test_the_detector_prepares_while_the_reader_opens() -> None:
+    """It needs memory of the GPU, which the reader measures, only after that."""
+    detector = PreparingDetector()
+
+    await DetectorFirstEngine(detector, WaitingReader(detector), "deepseek_ocr").open(pool())
+
+    assert detector.steps == ["detector prepared", "reader open", "detector open"]
+
+
+async def test_a_detector_that_cannot_prepare_ends_the_start_of_the_reader() -> None:
+    """Its error is known long before a large model is loaded."""
+    detector = PreparingDetector(WorkerDied(Code.RENDER_CRASH, "a page worker crashed"))
+
+    with pytest.raises(EngineError, match="layout detector did not start"):
+        await DetectorFirstEngine(detector, WaitingReader(detector), "deepseek_ocr").open(pool())
+
+    assert detector.steps == []
 
 
 class ChangingReader(ReplayEngine):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.vllm.engine import REPLACEMENT, IncrementalDetokenizer, TimeShare, start_engines
+from twopass.engines.group import EngineGroup
+from twopass.engines.vllm.core import Core
+from twopass.engines.vllm.engine import REPLACEMENT, IncrementalDetokenizer, TimeShare, VllmEngine, launch_engines
 from twopass.errors import Code, EngineError
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 MAX_WAIT_S = 30
@@ -24,79 +30,151 @@ SHARES = [("0",), ("1",), ("2",)]
 
 
 class Machine:
-    """Creates scripted engines and remembers their steps. Each loads until all have been started or it is abandoned."""
+    """Has one process for each GPU, and remembers their steps. Each loads until all are there, or one is ended."""
 
     def __init__(self, broken_load: str = "", broken_start: str = "") -> None:
         self.steps: list[str] = []
-        self._broken_load, self._broken_start = broken_load, broken_start
-        self._started = threading.Barrier(len(SHARES), timeout=MAX_WAIT_S)
+        self.broken_load, self._broken_start = broken_load, broken_start
+        self.started = threading.Barrier(len(SHARES), timeout=MAX_WAIT_S)
 
-    def create(self, settings: Settings, model: Path, gpu_ids: Sequence[str]) -> Any:
+    def create(self, settings: Settings, model: Path, gpu_ids: Sequence[str], is_first: bool) -> VllmEngine:
         (gpu,) = gpu_ids
         if gpu == self._broken_start:
             raise EngineError(Code.ENGINE_MEMORY, f"GPU {gpu} is full")
-        self.steps.append(f"start {gpu}")
-        return SimpleNamespace(core=ScriptedStart(self, gpu))
+        return StartingEngine(self, gpu, is_first)
 
-    def load(self, gpu: str, abandoned: threading.Event) -> None:
-        self._started.wait()
-        if gpu == self._broken_load:
-            raise EngineError(Code.ENGINE_DEAD, f"GPU {gpu} is broken")
-        if self._broken_load:
-            assert abandoned.wait(MAX_WAIT_S)
-            raise EngineError(Code.ENGINE_DEAD, "the process has ended")
-        self.steps.append("load")
+    def count_threads(self) -> int:
+        return sum(thread.name.startswith("core") for thread in threading.enumerate())
 
 
-class ScriptedStart:
+class StartingEngine(VllmEngine):
+    """An engine of which only the start is real."""
+
+    precision, family, gpus, buffer_pools = "bfloat16", "deepseek_ocr", "", ()
+
+    def __init__(self, machine: Machine, gpu: str, is_first: bool = True) -> None:
+        self.is_first, self._time_share, self._until_open = is_first, TimeShare(), ExitStack()
+        self._until_open.callback(lambda: machine.steps.append(f"read ahead until {gpu}"))
+        arguments = {"max_num_seqs": 1, "enforce_eager": True}
+        plan: Any = SimpleNamespace(arguments=arguments, variables={}, fallbacks=(), name="the engine")
+        self.core = Core(plan, Settings(), lambda *_: ScriptedProcess(machine, gpu))
+
+
+class ScriptedProcess:
+    stage_ends: Mapping[str, float] = {}
+
     def __init__(self, machine: Machine, gpu: str) -> None:
         self._machine, self._gpu = machine, gpu
-        self._abandoned = threading.Event()
+        self._ended = threading.Event()
+        machine.steps.append(f"start {gpu}")
 
     def wait(self) -> None:
-        self._machine.load(self._gpu, self._abandoned)
+        self._machine.started.wait()
+        if self._gpu == self._machine.broken_load:
+            raise EngineError(Code.ENGINE_DEAD, f"GPU {self._gpu} is broken")
+        if self._machine.broken_load:
+            assert self._ended.wait(MAX_WAIT_S)
+            raise EngineError(Code.ENGINE_DEAD, "the process has ended")
+        self._machine.steps.append("load")
 
-    def connect(self) -> None:
-        self._machine.steps.append(f"connect {self._gpu}")
+    def connect(self) -> Any:
+        self._machine.steps.append("connect")
+        return ScriptedClient()
 
-    def abandon(self) -> None:
-        self._abandoned.set()
-        self._machine.steps.append(f"abandon {self._gpu}")
+    def stop(self) -> None:
+        self._ended.set()
+        self._machine.started.abort()
+        self._machine.steps.append(f"end {self._gpu}")
 
 
-def test_all_engines_load_at_the_same_time(tmp_path: Path) -> None:
-    """All are started before one has loaded, and each loads while the others do."""
+class ScriptedClient:
+    errored = False
+
+    async def get_supported_tasks(self) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+def launch(machine: Machine) -> EngineGroup:
+    return EngineGroup(launch_engines(Settings(), Path("nowhere"), SHARES, machine.create))
+
+
+def pool() -> PagePool:
+    return PagePool(0, PixelBufferPool(0, 0))
+
+
+async def test_all_engines_load_at_the_same_time() -> None:
+    """All are started before one has loaded, each loads while the others do, and none is ready before it has."""
     machine = Machine()
 
-    engines = start_engines(Settings(), tmp_path, SHARES, machine.create)
+    group = launch(machine)
+    launched = [*machine.steps]
+    were_ready = [status.is_ready for status in group.statuses]
+    await group.open(pool())
+    are_ready = [status.is_ready for status in group.statuses]
+    await group.close()
 
-    assert len(engines) == 3
-    assert machine.steps == [
-        *("start 0", "start 1", "start 2"),
-        *("load", "load", "load"),
-        *("connect 0", "connect 1", "connect 2"),
-    ]
+    assert launched == ["start 0", "start 1", "start 2"]
+    assert [machine.steps.count(step) for step in ("load", "connect")] == [3, 3]
+    assert (were_ready, are_ready) == ([False] * 3, [True] * 3)
+    assert not any(step.startswith("end") for step in machine.steps)
 
 
-def test_an_engine_that_cannot_load_ends_the_others(tmp_path: Path) -> None:
-    """The worker does not wait until they have loaded, and leaves none of them running."""
+async def test_an_engine_that_cannot_load_ends_the_others() -> None:
+    """The worker does not wait until they have loaded, and leaves no process and no thread."""
     machine = Machine(broken_load="1")
+    group = launch(machine)
 
-    with pytest.raises(EngineError):
-        start_engines(Settings(), tmp_path, SHARES, machine.create)
+    with pytest.raises(EngineError, match="GPU 1 is broken"):
+        await group.open(pool())
+    steps = {*machine.steps}
+    await group.close()
 
-    assert {"abandon 0", "abandon 1", "abandon 2"} <= {*machine.steps}
-    assert not any(step.startswith("connect") for step in machine.steps)
+    assert {"end 0", "end 1", "end 2"} <= steps
+    assert {"read ahead until 0", "read ahead until 1", "read ahead until 2"} <= steps
+    assert "connect" not in steps
+    await wait_until(lambda: not machine.count_threads())
 
 
-def test_an_engine_that_cannot_be_started_ends_those_before_it(tmp_path: Path) -> None:
+async def test_an_engine_that_is_not_opened_to_its_end_is_closed() -> None:
+    """Ctrl-C in the start, or page workers that do not start: no process goes on loading, and no thread waits."""
+    machine = Machine(broken_load="none")
+    interrupted, unopened = StartingEngine(machine, "0"), StartingEngine(machine, "1")
+    opening = asyncio.create_task(interrupted.open(pool()))
+    await wait_until(lambda: machine.count_threads() == 1)
+
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await interrupted.close()
+    await unopened.close()
+
+    assert {"end 0", "end 1", "read ahead until 0", "read ahead until 1"} <= {*machine.steps}
+    await wait_until(lambda: not machine.count_threads())
+
+
+def test_an_engine_that_cannot_be_started_ends_those_before_it() -> None:
     """Its error is the worker's error."""
     machine = Machine(broken_start="2")
 
     with pytest.raises(EngineError, match="GPU 2 is full"):
-        start_engines(Settings(), tmp_path, SHARES, machine.create)
+        launch(machine)
 
-    assert machine.steps == ["start 0", "start 1", "abandon 1", "abandon 0"]
+    ends = [step for step in machine.steps if step.startswith("end")]
+    assert ends == ["end 1", "end 0"]
+
+
+def test_only_the_first_engine_reads_ahead() -> None:
+    """It does so for all, and fetches compiled code for all."""
+    engines = launch_engines(Settings(), Path("nowhere"), SHARES, Machine().create)
+
+    assert [engine.is_first for engine in engines if isinstance(engine, StartingEngine)] == [True, False, False]
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(MAX_WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 # ---- tokens to text

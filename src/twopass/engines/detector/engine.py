@@ -14,7 +14,7 @@ from twopass.engines.detector.batches import Batcher
 from twopass.engines.interface import Completion, Engine, Incident, Prompt
 from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages.shared_pixels import Pixels
-from twopass.runtime import retry
+from twopass.runtime import retry, task_group
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
 
@@ -26,6 +26,10 @@ log = structlog.get_logger()
 
 class Detector(Protocol):
     """Finds the regions of pages. The texts that it returns are JSON (detection/region.py), "" for a failure."""
+
+    async def prepare(self, page_pool: PagePool) -> None:
+        """Begin to open without the GPU; raises EngineError and WorkerDied, as `open` does."""
+        ...
 
     async def open(self, page_pool: PagePool) -> None: ...
 
@@ -96,15 +100,17 @@ class DetectorFirstEngine(Engine):
         return {**self._reader.stage_ends, **self._stage_ends}
 
     async def open(self, page_pool: PagePool) -> None:
-        """Open the reader first: it measures the GPU's free memory, of which the detector needs little."""
-        await self._reader.open(page_pool)
-        before = time.monotonic()
+        """The detector uses the GPU once the reader has measured its free memory; it needs little of that."""
         try:
+            async with task_group.open_group() as group:
+                group.create_task(self._detector.prepare(page_pool))
+                await self._reader.open(page_pool)
+                reader_opened = time.monotonic()
             await self._detector.open(page_pool)
         except WorkerDied as error:
             message = f"the layout detector did not start; see stderr ({error.message})"
             raise EngineError(Code.ENGINE_DEAD, message) from error
-        self._stage_ends = {"open_s": before, "detector_s": time.monotonic()}
+        self._stage_ends = {"open_s": reader_opened, "detector_s": time.monotonic()}
 
     async def generate(self, prompt: Prompt) -> Completion:
         if prompt.text != DETECT:

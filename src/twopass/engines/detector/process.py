@@ -47,15 +47,24 @@ class ChildDetector:
         self._options = options
         self._pool: PagePool | None = None
 
-    async def open(self, page_pool: PagePool) -> None:
-        """Start the child, load the model and detect on a blank page; raises EngineError and WorkerDied.
+    async def prepare(self, page_pool: PagePool) -> None:
+        """Start the child, which imports its libraries; raises EngineError and WorkerDied.
 
-        The first batch loads the GPU's kernels: 5 seconds on an H100, which no job's page should take. The child has
-        the buffers of `page_pool`.
+        It has the buffers of `page_pool`.
         """
         limit_s = COMPILED_BATCH_CPU_S if self._options.compiled else BATCH_CPU_S
         self._pool = page_pool.create_sibling(1, limit_s, MEMORY_BYTES, INHERITED)
         await self._pool.open()
+        await self._pool.call(prepare, self._options)
+
+    async def open(self, page_pool: PagePool) -> None:
+        """Load the model and detect on a blank page, after `prepare` if that is not done; raises the same errors.
+
+        The first batch loads the GPU's kernels: 5 seconds on an H100, which no job's page should take.
+        """
+        if self._pool is None:
+            await self.prepare(page_pool)
+        assert self._pool
         if await self._pool.call(detect, self._options, (BLANK,)) == [FAILED]:
             message = f"the layout detector in {self._options.folder} gives no numbers; download it again"
             raise EngineError(Code.ENGINE_DEAD, message)
@@ -68,6 +77,14 @@ class ChildDetector:
     async def close(self) -> None:
         if self._pool:
             await self._pool.close()
+
+
+def prepare(options: DetectorOptions) -> None:
+    """Runs in the child: import libraries, and load the model where that takes no memory of a GPU."""
+    if options.device == "cpu":
+        _load(options)
+    else:
+        _import_model()
 
 
 def detect(options: DetectorOptions, pages: Sequence[Pixels]) -> list[str]:
@@ -83,15 +100,21 @@ def _answer(raw: decode.RawPage, page: Pixels) -> str:
         return FAILED
 
 
-@cache
-def _load(options: DetectorOptions) -> DetectorModel:
+def _import_model() -> None:
     try:
-        import torch
-
-        from twopass.engines.detector import model
+        import twopass.engines.detector.model  # noqa: F401
     except ImportError as error:
         message = f"the layout detector needs {error.name}: {advise_install('hf')}"
         raise EngineError(Code.PLATFORM, message) from error
+
+
+@cache
+def _load(options: DetectorOptions) -> DetectorModel:
+    _import_model()
+    import torch
+
+    from twopass.engines.detector import model
+
     if options.device == "cpu":  # page workers run with one thread each, but there is one detector
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     return model.load(options.folder, options.device, options.precision, options.compiled)

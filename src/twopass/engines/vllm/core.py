@@ -11,7 +11,8 @@ import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Protocol
 
@@ -54,13 +55,13 @@ StartCore = Callable[[Mapping[str, Any], Mapping[str, str]], StartingCore]
 class Core:
     """One core, and those that replace it when it dies.
 
-    `client` is vLLM's AsyncLLM of the present one, `arguments` what that was started with.
+    `client` is vLLM's AsyncLLM of the present one, None until the first is ready; `arguments` is what that was started
+    with.
     """
 
-    client: Any
-
     def __init__(self, plan: CorePlan, settings: Settings, start: StartCore = CoreProcess) -> None:
-        """Start the process by forking: before, this one must not use CUDA or threads. `wait` and `connect` follow."""
+        """Start the process by forking: before, this one must not use CUDA or threads. `open` waits for it."""
+        self.client: Any = None
         self.arguments = dict(plan.arguments)
         self.fallbacks = plan.fallbacks
         self.incidents: list[Incident] = []
@@ -80,6 +81,7 @@ class Core:
         )
         self.silence = self._monitor_silence()
         self._exit_report = ExitReport()
+        self._is_abandoned = False
         self._process = self._launch()
 
     @property
@@ -89,7 +91,7 @@ class Core:
     @property
     def is_ready(self) -> bool:
         is_restarting = self._restart_task is not None and not self._restart_task.done()
-        return not (self.is_gone or is_restarting or self.client.errored)
+        return not (self.client is None or self.is_gone or is_restarting or self.client.errored)
 
     # ---- start and end
 
@@ -98,8 +100,37 @@ class Core:
             variables = {**self._exit_report.variables, **self._plan.variables, **self._memory_variables}
             return self._start_process(self.arguments, variables)
 
-    def wait(self) -> None:
-        """Wait until the core has loaded its model, in any thread; raises EngineError.
+    async def open(self) -> Mapping[str, float]:
+        """Wait until the core has loaded its model and watch it from then on; raises EngineError.
+
+        Returns when each stage of its start ended. If this is cancelled, no core and no thread is left.
+        """
+        if self.client is None:
+            await self._wait_in_thread()
+        ends = dict(self._process.stage_ends)
+        if "worker_cls" in self.arguments:
+            first, *_ = await self._ask(self.client.collective_rpc("stage_ends"))
+            ends |= first
+        await self._ask(self.client.get_supported_tasks())
+        if self._watchdog:
+            self._watchdog.cancel()
+        self._watchdog = asyncio.create_task(self._watch())
+        return ends
+
+    async def _wait_in_thread(self) -> None:
+        """Wait for the core in a thread of its own: as many as there are engines may wait for minutes."""
+        threads = ThreadPoolExecutor(1, thread_name_prefix="core")
+        waiting = asyncio.get_running_loop().run_in_executor(threads, self._connect)
+        threads.shutdown(wait=False)
+        try:
+            await asyncio.shield(waiting)
+        finally:
+            if self.client is None:  # failed or cancelled: without its core, the thread ends
+                await asyncio.to_thread(self.abandon)
+                await asyncio.gather(waiting, return_exceptions=True)
+
+    def _connect(self) -> None:
+        """Wait for the core and make it ready for requests; raises EngineError.
 
         One that cannot capture its CUDA graphs is started once more, without them.
         """
@@ -112,28 +143,15 @@ class Core:
                 self._process.stop()
                 self._forgo_graphs()
                 self._process = self._launch()
+                if self._is_abandoned:  # meanwhile: it is not known which of the two was ended
+                    self._process.stop()
                 self._process.wait()
-
-    def connect(self) -> None:
-        """Make the core ready for requests, once `wait` has returned; raises EngineError."""
-        with _raise_start_errors():
             self.client = self._process.connect()
 
     def abandon(self) -> None:
         """End a core that is still starting."""
+        self._is_abandoned = True
         self._process.stop()
-
-    async def open(self) -> Mapping[str, float]:
-        """Watch the core from now on; returns when each stage of its start ended. Raises EngineError."""
-        ends = dict(self._process.stage_ends)
-        if "worker_cls" in self.arguments:
-            first, *_ = await self._ask(self.client.collective_rpc("stage_ends"))
-            ends |= first
-        await self._ask(self.client.get_supported_tasks())
-        if self._watchdog:
-            self._watchdog.cancel()
-        self._watchdog = asyncio.create_task(self._watch())
-        return ends
 
     async def close(self) -> None:
         if self._watchdog:
@@ -141,7 +159,10 @@ class Core:
         if self._restart_task:
             await asyncio.wait([self._restart_task])
         self._exit_report.clear()
-        self.client.shutdown()  # on the event loop: elsewhere, vLLM's output task would report the end as a crash
+        if self.client is None:
+            await asyncio.to_thread(self.abandon)
+        else:
+            self.client.shutdown()  # on the event loop: elsewhere, vLLM's output task would report the end as a crash
 
     async def _ask(self, call: Awaitable[Any]) -> Any:
         """Await the answer to a call that is no prompt; raises EngineError if the core dies first.
@@ -249,11 +270,11 @@ class Core:
 
     def _start_again(self) -> None:
         self._process = self._launch()
-        with ExitStack() as stack:
-            stack.callback(self.abandon)
-            self.wait()
-            self.connect()
-            stack.pop_all()
+        try:
+            self._connect()
+        except BaseException:
+            self._process.stop()
+            raise
 
     # ---- less to do
 

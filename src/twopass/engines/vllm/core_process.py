@@ -1,7 +1,7 @@
 """Start vLLM's engine core in a child process with environment variables of its own, such as the GPUs that it sees.
 
-The start has three steps, so that several cores can load their weights at the same time: first all processes are
-started, then all are waited for, then each gets its client.
+The start has two steps, so that several cores can load their weights at the same time: first all processes are
+started; then each is waited for, in a thread, and gets its client.
 
 The first core of a process is forked from it, before it has threads. Those that replace a dead one are forked from a
 fork server, which has imported vLLM meanwhile: a new interpreter would take as long for that as the core for the rest.

@@ -10,7 +10,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -41,7 +40,7 @@ log = structlog.get_logger()
 
 
 class VllmEngine(GroupMember):
-    """AsyncLLM, started on the main thread with `start_engines` and used on the worker's event loop."""
+    """AsyncLLM, launched on the main thread with `launch_engines`, then opened and used on the worker's event loop."""
 
     kind = "vllm"
     needs_canary = True
@@ -52,9 +51,14 @@ class VllmEngine(GroupMember):
         model: Path,
         gpu_ids: Sequence[str] = (),
         start: StartCore | None = None,
+        is_first: bool = True,
         **overrides: Any,
     ) -> None:
-        """Start the core's process; `start_engines` waits for it and connects to it."""
+        """Start the core's process; `open` waits for it.
+
+        The first of several fetches compiled code and reads the weights ahead for all.
+        """
+        settings = settings if is_first else startup.without_sharing(settings)
         plan = startup.plan_core(settings, model, gpu_ids, **overrides)
         self._plan, self._cache = plan, plan.cache
         self._compiles_if_found = settings.torch_compile == "auto"
@@ -77,10 +81,14 @@ class VllmEngine(GroupMember):
         self._time_share = TimeShare()
         self._page_pool: PagePool | None = None
         self._tokenize = lru_cache(maxsize=256)(lambda text: self.images.tokenize(self.tokenizer, text))
-        try:
-            self.core = Core(plan, settings, start or partial(CoreProcess, adapt=self._finish_arguments))
-        finally:
-            self._cache.abandon()
+        with ExitStack() as stack:
+            if is_first:
+                stack.enter_context(startup.read_ahead(model))
+            try:
+                self.core = Core(plan, settings, start or partial(CoreProcess, adapt=self._finish_arguments))
+            finally:
+                self._cache.abandon()
+            self._until_open = stack.pop_all()  # what lasts until the engine is open, or its start has ended
 
     @property
     def tokenizer(self) -> Any:
@@ -126,7 +134,13 @@ class VllmEngine(GroupMember):
 
     async def open(self, page_pool: PagePool) -> None:
         self._page_pool = page_pool
-        self.stage_ends = await self.core.open()
+        with self._until_open:
+            self.stage_ends = await self.core.open()
+
+    def abandon(self) -> None:
+        """End an engine that is not open."""
+        self._until_open.close()
+        self.core.abandon()
 
     async def generate(self, prompt: Prompt) -> Completion:
         """Answer; a prompt that vLLM refuses gets finish_reason error. Raises EngineError when the core is gone.
@@ -152,6 +166,7 @@ class VllmEngine(GroupMember):
         await self.core.wait_for_restart()
 
     async def close(self) -> None:
+        self._until_open.close()
         await self.core.close()
 
     async def _answer(self, prompt: Prompt) -> Completion:
@@ -214,32 +229,24 @@ class VllmEngine(GroupMember):
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
-def start_engines(
+def launch_engines(
     settings: Settings,
     model: Path,
     shares: Sequence[Sequence[str]] = ((),),
-    create: Callable[..., Any] = VllmEngine,
+    create: Callable[..., VllmEngine] = VllmEngine,
     **overrides: Any,
 ) -> list[VllmEngine]:
-    """Start an engine on each share of the GPUs, by default one on all; raises EngineError, and then none is left.
+    """Launch an engine on each share of the GPUs, by default one on all; raises EngineError, and then none is left.
 
-    Takes 15 s to a minute. Before, this process must not use CUDA or threads: all cores are forked before any is waited
-    for, and threads do not survive a fork. `overrides` are arguments of vLLM's engine that no setting names.
+    Their cores load the model until the engines are opened or closed. Before, this process must not use CUDA or
+    threads: all cores are forked here, and threads do not survive a fork. `overrides` are arguments of vLLM's engine
+    that no setting names.
     """
     engines: list[VllmEngine] = []
-    # A start that fails or is interrupted ends the cores, and then the threads that wait for them.
-    with startup.read_ahead(model), ThreadPoolExecutor(len(shares)) as threads, ExitStack() as stack:
+    with ExitStack() as stack:
         for gpu_ids in shares:
-            engines.append(create(settings, model, gpu_ids, **overrides))
-            stack.callback(engines[-1].core.abandon)
-            settings = startup.without_sharing(settings)  # the first one has fetched what there is
-        waiting = [threads.submit(engine.core.wait) for engine in engines]
-        if any(future.exception() for future in wait(waiting, return_when=FIRST_EXCEPTION).done):
-            stack.close()  # the others need not load their weights
-        for future in waiting:
-            future.result()
-        for engine in engines:
-            engine.core.connect()
+            engines.append(create(settings, model, gpu_ids, is_first=not engines, **overrides))
+            stack.callback(engines[-1].abandon)
         stack.pop_all()
     return engines
 
