@@ -100,6 +100,7 @@ def test_a_worker_that_closes_ends_a_core_that_loads(settings: Settings) -> None
     ends = time.monotonic() + MAX_WAIT_S
     while list_processes() & during:
         assert time.monotonic() < ends
+        time.sleep(0.1)
 
     assert len(during) >= 2 and not was_ready
 
