@@ -6,7 +6,7 @@ than the 128 tokens that it may see.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -32,15 +32,9 @@ def page(width: int, height: int) -> Pixels:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
-    """Started before any event loop, as in production."""
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmEngine]:
     folder = tiny.write_checkpoint(tmp_path_factory.mktemp("unlimited"), "UnlimitedOCRForCausalLM")
-    (started,) = launch_engines(SETTINGS, folder, distributed_executor_backend=tiny.SINGLE_PROCESS)
-    yield started
-
-
-@pytest.fixture
-async def opened(engine: VllmEngine) -> AsyncIterator[VllmEngine]:
+    (engine,) = launch_engines(SETTINGS, folder, distributed_executor_backend=tiny.SINGLE_PROCESS)
     assert engine.buffers
     page_pool = PagePool(1, PixelBufferPool(0, 0), more_buffers=(engine.buffers,))
     await page_pool.open()
@@ -50,23 +44,23 @@ async def opened(engine: VllmEngine) -> AsyncIterator[VllmEngine]:
     await page_pool.close()
 
 
-async def test_an_answer_token_sees_the_last_128_tokens(opened: VllmEngine) -> None:
+async def test_an_answer_token_sees_the_last_128_tokens(engine: VllmEngine) -> None:
     """Our arguments leave the window and the missing prefix cache as vLLM sets them for this model."""
-    config = opened.core.client.vllm_config
+    config = engine.core.client.vllm_config
 
     assert (config.model_config.rswa_window, config.model_config.hf_text_config.rswa_window) == (128, 128)
     assert not config.cache_config.enable_prefix_caching
     assert config.attention_config.backend.name == "TRITON_ATTN"
 
 
-async def test_it_answers_in_both_modes_and_with_many_tiles(opened: VllmEngine) -> None:
+async def test_it_answers_in_both_modes_and_with_many_tiles(engine: VllmEngine) -> None:
     """The numbers of image tokens are those of the tiles: none, and one by eight, more than other models have."""
     prompts = [
         Prompt("base", PROMPTS["document"], page(595, 842), mode="base", sampling=SAMPLING),
         Prompt("strip", PROMPTS["document"], page(700, 5600), mode="gundam", max_crops=12, sampling=SAMPLING),
     ]
 
-    answers = [await opened.generate(prompt) for prompt in prompts]
+    answers = [await engine.generate(prompt) for prompt in prompts]
 
     text_tokens = 1 + len("document parsing.")  # BOS, and one token for each letter in the tiny vocabulary
     assert [answer.tokens_in for answer in answers] == [tokens + text_tokens for tokens in (273, 1153)]
