@@ -353,16 +353,10 @@ class PagePool:
 
     async def _kill(self, child: _PageProcess) -> None:
         """Kill a child and wait for its end, even if cancelled: it might write into a buffer that is lent again."""
-        dying = asyncio.create_task(child.kill())
-        cancelled = None
-        while not dying.done():
-            try:
-                await asyncio.shield(dying)
-            except asyncio.CancelledError as error:
-                cancelled = error
-        self._children.discard(child)
-        if cancelled:
-            raise cancelled
+        try:
+            await task_group.finish(child.kill())
+        finally:
+            self._children.discard(child)
 
 
 @asynccontextmanager

@@ -1,10 +1,11 @@
-"""A task group that raises the first failure itself instead of an ExceptionGroup."""
+"""A task group that raises the first failure itself instead of an ExceptionGroup, and work that must be finished."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 
 @asynccontextmanager
@@ -15,3 +16,17 @@ async def open_group() -> AsyncIterator[asyncio.TaskGroup]:
             yield tasks
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
+
+
+async def finish(work: Coroutine[Any, Any, object]) -> None:
+    """Wait for the end of the work even if this task is cancelled, which is raised afterwards."""
+    task = asyncio.create_task(work)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled:
+        raise cancelled

@@ -24,6 +24,7 @@ from twopass.engines.vllm.core_process import CoreProcess
 from twopass.engines.vllm.plugin.core_exit import ExitReport
 from twopass.engines.vllm.startup import MEMORY_PLAN, CorePlan
 from twopass.errors import Code, EngineError
+from twopass.runtime import task_group
 from twopass.settings import Settings
 
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
@@ -126,8 +127,11 @@ class Core:
             await asyncio.shield(waiting)
         finally:
             if self.client is None:  # failed or cancelled: without its core, the thread ends
-                await asyncio.to_thread(self.abandon)
-                await asyncio.gather(waiting, return_exceptions=True)
+                await task_group.finish(self._end_start(waiting))
+
+    async def _end_start(self, waiting: asyncio.Future[None]) -> None:
+        await asyncio.to_thread(self.abandon)
+        await asyncio.gather(waiting, return_exceptions=True)
 
     def _connect(self) -> None:
         """Wait for the core and make it ready for requests; raises EngineError.
