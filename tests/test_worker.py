@@ -7,7 +7,7 @@ import pkgutil
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 from scripts.bench import harness, jobs, mix
 from scripts.bench.latency import HostEngine
 from tests.fakes.scripted import OpeningEngine, ScriptedEngine
+from tests.fakes.waiting import wait_until
 from twopass import pipeline
 from twopass.errors import Code, EngineError
 from twopass.families import registry
@@ -139,13 +140,6 @@ class Early:
 
     def wait_until_rendered(self) -> None:
         wait_until(lambda: self.stages.ended.count("render") == 2)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + MAX_WAIT_S
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.01)
 
 
 @pytest.fixture

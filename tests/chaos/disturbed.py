@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,16 +88,6 @@ def read_document(store: ProxiedStore, prefix: str, tmp_path: Path, **env: str) 
     """Read the document with one worker from start to end."""
     with LoopbackQueue() as queue, start_worker(queue, store, tmp_path, **env):
         return queue.wait(queue.put(build_job(prefix)), LONG_S)
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 120.0) -> float:
-    """Wait until the condition is true, and return the seconds it took."""
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() - began > timeout_s:
-            raise TimeoutError(f"the condition was not met after {timeout_s} s")
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def has_taken(queue: LoopbackQueue, by: Worker, job_id: str) -> bool:

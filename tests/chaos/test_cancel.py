@@ -12,11 +12,12 @@ from pathlib import Path
 import pymupdf
 import pytest
 
-from tests.chaos.disturbed import LONG_S, ProxiedStore, build_document, build_job, start_worker, wait_until
+from tests.chaos.disturbed import LONG_S, ProxiedStore, build_document, build_job, start_worker
 from tests.chaos.test_kills import store
 from tests.fakes import s3
 from tests.fakes.children import find_children
 from tests.fakes.queue import LoopbackQueue
+from tests.fakes.waiting import wait_until
 
 __all__ = ["store"]  # a fixture
 

@@ -23,10 +23,10 @@ from tests.chaos.disturbed import (
     list_page_numbers,
     read_document,
     start_worker,
-    wait_until,
 )
 from tests.fakes import s3
 from tests.fakes.queue import FINAL, LoopbackQueue, Worker
+from tests.fakes.waiting import wait_until
 from twopass.page_range import PageRange
 
 KILLS = read_count("KILLS", 5)

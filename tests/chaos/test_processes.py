@@ -6,8 +6,9 @@ import socket
 import subprocess
 import sys
 
-from tests.chaos import disturbed, processes
+from tests.chaos import processes
 from tests.chaos.chaos import read_count
+from tests.fakes.waiting import wait_until
 
 HOLDER = """
 import socket, sys, threading
@@ -31,7 +32,7 @@ def test_the_resources_of_a_process_group_are_measured() -> None:
         assert child.stdout and child.stdin
         child.stdout.readline()
         with processes.PeakMemory(child.pid).watch() as peaks:
-            disturbed.wait_until(lambda: peaks.bytes[child.pid] > 64 << 20)
+            wait_until(lambda: peaks.bytes[child.pid] > 64 << 20)
             usage = processes.measure_group(child.pid, port)
         child.stdin.close()
 

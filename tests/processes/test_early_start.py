@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import pytest
 from tests import ROOT
 from tests.fakes.children import has_ended, open_ends
 from tests.fakes.queue import LoopbackQueue
+from tests.fakes.waiting import wait_until
 
 MAX_WAIT_S = 180
 # The command line or handler.py with an engine that opens once the file `release` exists, or fails with what that says.
@@ -78,7 +78,7 @@ class Program:
         return self._process.pid
 
     def wait_until_rendered(self) -> None:
-        wait_until(lambda: "the engine is opening" in self.errors and "render has ended" in self.errors)
+        wait_until(lambda: "the engine is opening" in self.errors and "render has ended" in self.errors, MAX_WAIT_S)
 
     def release(self, failure: str = "") -> None:
         (self._folder / "new").write_text(failure)
@@ -110,13 +110,6 @@ def start(folder: Path, *arguments: str) -> Iterator[Program]:
 
 def make_environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT), "PAGE_WORKERS": "1"}
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + MAX_WAIT_S
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 READ = ("twopass.cli", "read", "a.pdf", "--output", "out")

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 
 from tests import ROOT
 from tests.fakes import canary_answers, damaged_pages, openai_server
+from tests.fakes.waiting import wait_until
 from twopass.cli import batch
 from twopass.cli.batch import InputFile
 from twopass.cli.read import SETTINGS
@@ -481,12 +481,13 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
     ):
         try:
             read_stderr = (folder / "stderr").read_text
-            wait_for(
+            wait_until(
                 lambda: (
                     read_stderr().count("success: inbox/") == 2
                     and "failure: inbox/bad.pdf" in read_stderr()
                     and any((folder / "out").glob("zlong-*/pages/*"))
-                )
+                ),
+                timeout_s=180,
             )
             running.send_signal(signal.SIGINT)
             printed, _ = running.communicate(timeout=180)
@@ -524,13 +525,6 @@ def test_a_file_without_page_counts_is_listed_with_its_problem(folder: Path) -> 
 
     assert "failure: inbox/page.pdf (SOURCE_UNSUPPORTED: " in ran.stderr
     assert "nothing read" not in ran.stderr
-
-
-def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + 180
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class BrokenEngine(CpuEngine):

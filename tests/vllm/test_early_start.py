@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import psutil
 import pymupdf
 import pytest
 
+from tests.fakes.waiting import wait_until
 from tests.vllm import tiny
 from twopass import pipeline
 from twopass.engines.interface import Engine
@@ -97,10 +97,7 @@ def test_a_worker_that_closes_ends_a_core_that_loads(settings: Settings) -> None
     with start(settings, Stages()) as worker:
         during = list_processes() - before
         was_ready = worker.start.is_ready.is_set()
-    ends = time.monotonic() + MAX_WAIT_S
-    while list_processes() & during:
-        assert time.monotonic() < ends
-        time.sleep(0.1)
+    wait_until(lambda: not list_processes() & during, MAX_WAIT_S)
 
     assert len(during) >= 2 and not was_ready
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from vllm.v1.engine.exceptions import EngineDeadError
 
+from tests.fakes.waiting import wait_on_loop
 from twopass.engines.gpus import GpuInfo
 from twopass.engines.interface import Completion, EngineDied, Prompt
 from twopass.engines.vllm import startup
@@ -127,12 +128,6 @@ async def engine() -> VllmEngine:
     return await start(Settings(preset="cpu", page_workers=1, engine_restarts=12))
 
 
-async def wait_until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 def build_prompt(name: str) -> Prompt:
     return Prompt(name, "Free OCR.", Pixels(1, 1, data=bytes(3)))
 
@@ -154,7 +149,7 @@ async def test_the_last_attempt_is_alone_even_if_others_arrive(engine: VllmEngin
     """A poison prompt that arrives during another prompt's last attempt waits, and does not make it fail."""
     first = asyncio.create_task(engine.generate(build_prompt("poison")))
     innocent = asyncio.create_task(engine.generate(build_prompt("good")))
-    await wait_until(lambda: len(engine.incidents) == 2)
+    await wait_on_loop(lambda: len(engine.incidents) == 2)
     late = asyncio.create_task(engine.generate(build_prompt("poison")))
 
     async with asyncio.timeout(60):
@@ -169,7 +164,7 @@ async def test_a_start_that_hangs_ends_the_worker(engine: VllmEngine) -> None:
     with pytest.raises(EngineError, match="did not start again"):
         await engine.generate(build_prompt("poison"))
     assert engine.is_gone
-    await wait_until(lambda: len(Client.running) == 1)  # the late core, which must not start during the next test
+    await wait_on_loop(lambda: len(Client.running) == 1)  # the late core, which must not start during the next test
 
 
 async def test_cancelling_a_page_does_not_cancel_the_restart(engine: VllmEngine) -> None:
@@ -183,7 +178,7 @@ async def test_cancelling_a_page_does_not_cancel_the_restart(engine: VllmEngine)
     poison = asyncio.create_task(engine.generate(build_prompt("poison")))
     first = asyncio.create_task(impatient())
     others = [asyncio.create_task(engine.generate(build_prompt("good"))) for _ in range(2)]
-    await wait_until(lambda: Process.started > before)
+    await wait_on_loop(lambda: Process.started > before)
     poison.cancel()
 
     assert [answer.text for answer in await asyncio.gather(*others)] == ["fine", "fine"]
@@ -195,7 +190,7 @@ async def test_closing_waits_for_a_core_that_is_starting(engine: VllmEngine) -> 
     """After close, no core is left running."""
     before = Process.started
     task = asyncio.create_task(engine.generate(build_prompt("poison")))
-    await wait_until(lambda: Process.started > before)
+    await wait_on_loop(lambda: Process.started > before)
     task.cancel()
 
     await engine.close()

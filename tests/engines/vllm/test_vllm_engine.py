@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.waiting import wait_on_loop
 from twopass.engines.group import EngineGroup
 from twopass.engines.vllm.core import Core
 from twopass.engines.vllm.engine import REPLACEMENT, IncrementalDetokenizer, TimeShare, VllmEngine, launch_engines
@@ -133,7 +134,7 @@ async def test_an_engine_that_cannot_load_ends_the_others() -> None:
     assert {"end 0", "end 1", "end 2"} <= steps
     assert {"read ahead until 0", "read ahead until 1", "read ahead until 2"} <= steps
     assert "connect" not in steps
-    await wait_until(lambda: not machine.count_threads())
+    await wait_on_loop(lambda: not machine.count_threads(), MAX_WAIT_S)
 
 
 async def test_an_engine_that_is_not_opened_to_its_end_is_closed() -> None:
@@ -141,7 +142,7 @@ async def test_an_engine_that_is_not_opened_to_its_end_is_closed() -> None:
     machine = Machine(broken_load="none")
     interrupted, unopened = StartingEngine(machine, "0"), StartingEngine(machine, "1")
     opening = asyncio.create_task(interrupted.open(pool()))
-    await wait_until(lambda: machine.count_threads() == 1)
+    await wait_on_loop(lambda: machine.count_threads() == 1, MAX_WAIT_S)
 
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -150,7 +151,7 @@ async def test_an_engine_that_is_not_opened_to_its_end_is_closed() -> None:
     await unopened.close()
 
     assert {"end 0", "end 1", "read ahead until 0", "read ahead until 1"} <= {*machine.steps}
-    await wait_until(lambda: not machine.count_threads())
+    await wait_on_loop(lambda: not machine.count_threads(), MAX_WAIT_S)
 
 
 def test_an_engine_that_cannot_be_started_ends_those_before_it() -> None:
@@ -169,12 +170,6 @@ def test_only_the_first_engine_reads_ahead() -> None:
     engines = launch_engines(Settings(), Path("nowhere"), SHARES, Machine().create)
 
     assert [engine.is_first for engine in engines if isinstance(engine, StartingEngine)] == [True, False, False]
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(MAX_WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 # ---- tokens to text
