@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -200,6 +201,15 @@ def test_every_row_of_the_table_is_in_the_last_full_run() -> None:
     figures = dict(suite.flatten_figures(json.loads((ROOT / "docs" / "bench" / "h200.json").read_text())))
 
     assert not [name for row in suite.ROWS for name in (row.ours, row.stock) if name and name not in figures]
+
+
+def test_the_readme_has_the_figures_of_the_last_full_run() -> None:
+    """Pages a second of pass 1, of unmodified vLLM and of whole jobs, rounded."""
+    found = json.loads((ROOT / "docs" / "bench" / "h200.json").read_text())
+    figures = (found["pass1_500"]["twopass"], found["pass1_500"]["stock_async"], found["job_mix"]["pages_per_s"])
+    [fast] = re.findall(r"- \*\*Fast\.\*\* (.*?)\n(?:-|\n)", (ROOT / "README.md").read_text(), re.S)
+
+    assert [int(figure) for figure in re.findall(r"reads? (\d+)", fast)] == [round(figure) for figure in figures]
 
 
 @pytest.mark.parametrize("stage", ["twopass", "warm"])
