@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.fakes.children import find_children, has_ended
+from tests.fakes.waiting import wait_until
 from twopass.engines.vllm import core_process
 
 WAIT_S = 60
@@ -26,6 +27,7 @@ def run(begin: Connection) -> None:
 @pytest.fixture
 def server() -> Iterator[psutil.Process]:
     core_process._fork_server.start([])
+    wait_until(lambda: bool(find_children("multiprocessing.forkserver")))  # a fork is not yet called so
     (process,) = find_children("multiprocessing.forkserver")
     yield process
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
