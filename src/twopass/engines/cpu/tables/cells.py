@@ -357,6 +357,7 @@ def _describe_row(
         max((cell.row_span for cell in own), default=1),
         any(_is_split_below(cell, cells) for cell in own),
         tuple(_describe_style(cell, lines, slots, shades) for cell in own),
+        any(word.is_value for word in words),
     )
 
 

@@ -43,11 +43,12 @@ class RowFacts:
     depth: int  # rows that its tallest cell spans
     has_spanning: bool  # a cell over columns that the next row divides
     styles: tuple[CellStyle, ...] = ()  # of the texts
+    has_value: bool = False  # of a field of a form
 
 
 def count_header_rows(rows: Sequence[RowFacts]) -> int:
     """The number of header rows, 0 for none."""
-    if len(rows) < 2 or not any(rows[0].texts):
+    if len(rows) < 2 or not any(rows[0].texts) or rows[0].has_value:
         return 0
     most = max(min(MAX_HEADER_ROWS, int(MAX_HEADER_SHARE * len(rows))), 1)
     marked = max(_count_shaded(rows), _count_bold(rows))
