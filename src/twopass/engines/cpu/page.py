@@ -103,7 +103,7 @@ def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines
     `hidden` are words of the layer that cannot be seen where they stand.
     """
     blocks, layer, is_scan = layer_words.extract(page)
-    layer = layer.without(hidden, Rect(*page.rect))
+    layer = layer.without(hidden, Rect(*page.rect)).without_copies()
     is_usable = bool(layer.words) and not layer.is_garbage
     fonts = Fonts()
     if is_usable and not layer.hidden:
