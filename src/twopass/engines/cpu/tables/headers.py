@@ -29,9 +29,6 @@ class CellStyle(NamedTuple):
     color: int | None
 
 
-_PLAIN = CellStyle(is_bold=False, color=None)
-
-
 @dataclass(frozen=True)
 class RowFacts:
     """What one row of the grid looks like."""
@@ -112,12 +109,12 @@ def _have_colons(rows: Sequence[RowFacts]) -> bool:
 
 
 def _are_labels_styled(rows: Sequence[RowFacts]) -> bool:
-    """Whether names are bold or shaded in each row, in turns with values that are not."""
+    """Whether all names have one look, bold or shaded or neither, and the values beside them another one."""
     if not all(_list_pairs(rows)) or not all(row.styles for row in rows):
         return False
     names = {style for row in rows for style in row.styles[::2]}
     values = {style for row in rows for style, text in zip(row.styles[1::2], row.texts[1::2], strict=True) if text}
-    return len(names) == 1 and names != {_PLAIN} and bool(values) and not names & values
+    return len(names) == 1 and bool(values) and not names & values
 
 
 def _count_shaded(rows: Sequence[RowFacts]) -> int:
