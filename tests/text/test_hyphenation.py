@@ -42,7 +42,7 @@ def test_a_word_that_the_line_end_breaks_is_whole_again(broken: str) -> None:
         "COVID-\n19", "DNA-\nbased", "2019-\n2021", "KX-\n7b", "non-\u2011\nx", "example.org/tide-\ntable",
         "night-watch@quay-\nhouse", "carbon\u2010\nfree",
         "built-\nin", "follow-\nup", "twenty-\nfirst", "anti-\ninflammatory", "intra-\ninterviewer", "quasi-\nmarket",
-        "long-\nterm", "Short-\nterm", "well-\nknown", "large-\nscale", "real-\ntime", "full-\ntime",
+        "long-\nterm", "Short-\nterm", "well-\nknown", "large-\nscale", "real-\ntime", "full-\ntime", "non-\nprofit",
     ],
 )  # fmt: skip
 def test_a_hyphen_that_may_belong_to_the_word_stays(broken: str) -> None:

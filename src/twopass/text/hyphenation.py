@@ -29,9 +29,9 @@ _CONJUNCTIONS = "und u oder od bis bzw beziehungsweise respektive sowie als wie 
 CONJUNCTIONS = frozenset(_CONJUNCTIONS.split())
 # Languages that write compounds as one word. In German, a second noun behind a hyphen begins with a capital.
 _COMPOUNDING = frozenset(("nl", "da", "sv", "nb", "nn", "no", "is", "fi", "et", "hu", "it"))
-# Words that the English list has with a hyphen and without one, and that have one in print: "longterm", "wellknown".
+# Before words that the English list has with and without a hyphen, and that have one in print: "longterm", "nonprofit".
 _LISTED_MODIFIERS = (
-    "built deep far fine follow full hard ill large left long ready real right second self short well"
+    "built deep far fine follow full hard ill large left long non ready real right second self short well"
     " twenty thirty forty fifty sixty seventy eighty ninety"
 )
 _MODIFIERS = frozenset(_LISTED_MODIFIERS.split())

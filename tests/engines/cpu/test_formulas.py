@@ -371,13 +371,16 @@ def test_a_stray_sign_that_touches_a_formula_belongs_to_it() -> None:
     [
         ("d2 + 9 = 34", "formula"),
         ("x ≤ sin y + max(a, b)", "formula"),
+        ("E = mc² + Q/2", "formula"),
+        ("H₂O + CO₂", "formula"),
+        ("2 A → B", "formula"),
         ("Results for n = 12", "section-header"),
         ("3.1 A + B", "section-header"),
         ("Q & A", "section-header"),
     ],
 )
 def test_a_line_of_a_formula_is_no_heading(text: str, label: str) -> None:
-    """What says that two terms are equal, in letters and not in words, is a formula, whatever the model calls it."""
+    """What says how terms relate, in letters and not in words, is a formula, whatever the model calls it."""
     words = tuple(StyledWord(Rect(20.0 * n, 0, 20.0 * n + 15, 10), part, 0) for n, part in enumerate(text.split()))
     regions = [Region("section-header", Rect(0, 0, 200, 10), words), Region("text", Rect(0, 20, 200, 30), words)]
 

@@ -230,6 +230,17 @@ def test_words_carry_the_style_of_their_fonts() -> None:
     }
 
 
+def test_words_with_a_shadow_are_there_once() -> None:
+    """What is drawn again beside itself is one text; equal words further apart, as in two rows, are two."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=400, height=200)
+        for x, y, text in ((22, 52, "Quay News"), (20, 50, "Quay News"), (20, 59, "Quay"), (21, 120, "11 11")):
+            page.insert_text((x, y), text, fontsize=16 if y < 55 else 8)
+        _, layer, _ = layer_words.extract(page)
+
+    assert [word.text for word in layer.without_copies().words] == ["Quay", "News", "Quay", "11", "11"]
+
+
 def test_doubled_quotes_are_marks_and_their_styles_stay() -> None:
     """Quotation marks take the place of doubled signs, but not in code, and the style behind them keeps its letters."""
     with pymupdf.open() as document:

@@ -465,6 +465,53 @@ def test_names_and_values_have_no_header() -> None:
     assert [count_header_rows(rows) for rows in (names, mixed, prices)] == [0, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("count", "rows"),
+    [
+        (0, ("Customer|Harbour Trust|Number|D-4471", "Order|7 May|Carrier|Fenn & Co")),
+        (0, ("Name|Heron|Built|1988", "Port|Arlen|Length|8.4 m", "Owner|O. Brandt|Draught|1.4 m")),
+        (0, ("Number|Q-18", "Date|3 May")),
+        (0, ("From:|Corvay|To:|Ostrey", "Guide:|Ilse|Cook:|Otto", "By:|boat||")),
+        (0, ("River Freight|Owner:|Brandt", "Weir Lane|Port:|Arlen")),
+        (1, ("Loans|31 March 2024|Assets|31 March 2024", "Own|1,204|Boats|(311)", "Other|–|Sheds|17.50")),
+        (1, ("Name|Age|Town|Code", "Otto|41|Arlen|K-7", "Ilse|38|Seeon|K-9")),
+        (1, ("Substance|Limit¹", "Nitrate|50", "Lead|10")),
+        (1, ("Time:|Place", "18:00|Arlen", "19:00|Seeon")),
+    ],
+)
+def test_names_and_values_in_turns_have_no_header(count: int, rows: tuple[str, ...]) -> None:
+    """Colons behind all names of a column say so, or a value in the first row that is no name of numbers."""
+    facts = [RowFacts(tuple(row.split("|")), False, None, False, 1, False) for row in rows]
+
+    assert count_header_rows(facts) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shade"), [("hebo", "helv", None), ("helv", "helv", (0.9, 0.9, 0.9)), ("helv", "hebo", None)]
+)
+def test_names_that_look_unlike_the_values_beside_them_are_no_header(
+    tmp_path: Path, name: str, value: str, shade: tuple[float, float, float] | None
+) -> None:
+    """Each row of such a table looks alike; a header looks unlike the rows below it."""
+    document = pymupdf.open()
+    page = document.new_page()
+    page.insert_text((60, 60), "Travel order", fontsize=14)
+    for row, texts in enumerate((("Name", "A. Mills", "From", "Corvay"), ("Part", "Works", "To", "Ostrey"))):
+        for col, text in enumerate(texts):
+            box = pymupdf.Rect(60 + 110 * col, 80 + 20 * row, 170 + 110 * col, 100 + 20 * row)
+            page.draw_rect(box, fill=None if col % 2 else shade)
+            page.insert_text((box.x0 + 4, box.y1 - 6), text, fontname=value if col % 2 else name)
+    page.insert_text((60, 160), "The traveller signs this order before the boat leaves.")
+    (table,) = find_tables(read(save(document, tmp_path / "order.pdf")))
+
+    assert [(cell["text"], cell["header"]) for cell in table["cells"]][:4] == [
+        ("Name", False),
+        ("A. Mills", False),
+        ("From", False),
+        ("Corvay", False),
+    ]
+
+
 def test_a_table_whose_columns_were_missed_is_doubtful() -> None:
     """Texts far apart in one cell, and numbers of two lines in one cell, are no cells; right cells are no doubt."""
     texts = [(str(12 * row + col), 60.0 + 80 * col, 100.0 + 20 * row) for row in range(1, 5) for col in range(4)]

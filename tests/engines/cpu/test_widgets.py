@@ -362,3 +362,38 @@ def test_a_value_without_an_appearance_is_read(tmp_path: Path) -> None:
     text = join_lines(read(tmp_path / "form.pdf"))
 
     assert "Name Hedda Brooks" in text and text.count("Hedda") == 1
+
+
+def test_letters_in_the_boxes_of_a_field_are_its_words(tmp_path: Path) -> None:
+    """A field may give each character a box of its own; the value says which of them are a word."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=400)
+    for row, (label, value, boxes) in enumerate((("Policy", "20457718", 10), ("Owner", "HEDDA B", 12))):
+        page.insert_text((60, 110 + 60 * row), label, fontsize=11)
+        box = (120, 98 + 60 * row, 360, 116 + 60 * row)
+        add_field(page, TEXT, box, value, text_maxlen=boxes, field_flags=pymupdf.PDF_TX_FIELD_IS_COMB)
+    page.insert_text((60, 300), "The rules of the water works are read every year.", fontsize=11)
+    document.save(tmp_path / "form.pdf")
+
+    text = join_lines(read(tmp_path / "form.pdf"))
+
+    assert "Policy 20457718" in text and "Owner HEDDA B" in text
+
+
+def test_a_row_with_a_filled_field_is_no_header(tmp_path: Path) -> None:
+    """The rows of a ruled form are labels and values from the first one on."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=400)
+    page.insert_text((60, 60), "Registration of a vessel", fontsize=14)
+    for row, (label, value) in enumerate((("1. Name", "Grey Heron"), ("2. Port", "Corvay"), ("3. Length", "8.40"))):
+        page.draw_rect((60, 80 + 24 * row, 200, 104 + 24 * row))
+        page.draw_rect((200, 80 + 24 * row, 400, 104 + 24 * row))
+        page.insert_text((64, 96 + 24 * row), label, fontsize=10)
+        add_field(page, TEXT, (202, 82 + 24 * row, 398, 102 + 24 * row), value)
+    page.insert_text((60, 200), "The rules of the water works are read every year.", fontsize=11)
+    document.save(tmp_path / "form.pdf")
+
+    (table,) = [box["table"] for box in read(tmp_path / "form.pdf")["boxes"] if "table" in box]
+
+    assert [cell["text"] for cell in table["cells"]][:2] == ["1. Name", "Grey Heron"]
+    assert not any(cell["header"] for cell in table["cells"])

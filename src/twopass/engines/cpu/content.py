@@ -26,7 +26,7 @@ class StyledWord:
     `runs` are the parts in another style than plain, `font` is that of most letters. `from_pixels` means that OCR read
     the word on a page with a text layer: its font maps to wrong characters, or, without a font, it is part of an image.
     A piece of a word, as lines with right-to-left text have them, is joined to its neighbours without a space if there
-    is no gap between them.
+    is no gap between them. `is_value` means that the word fills a field of a form.
     """
 
     box: Rect
@@ -42,6 +42,7 @@ class StyledWord:
     from_pixels: bool = False
     block: int = -1
     is_piece: bool = False
+    is_value: bool = False
 
     @property
     def written(self) -> str:

@@ -311,6 +311,7 @@ _SAME_PLACE = 0.002  # of the page: boxes of hidden words are rounded
 MIN_COSINE = 0.9  # of the angle of an upright line, at most 25 degrees
 
 _VARIED = re.compile(r"[A-Za-z]{4,}")  # words whose width depends on their letters, unless all have one width
+_COPY_OVERLAP, _MAX_COMPARED = 0.6, 100  # of the larger box; words of one text
 _MIN_VARIED, _SAME_WIDTH = 6, 0.02  # such words of a font; of the widest letter
 _DRAWN_SOFT_HYPHEN = re.compile(r"(?:\w|^)\u00ad\w|^\u00ad$")  # within a word, before a number, or between spaces
 _Placed = Mapping[tuple[int, int], Sequence[SpannedWord]]  # words of some lines, by the numbers of block and line
@@ -349,6 +350,21 @@ class LayerWords:
             return _cut_parts(word, [(hidden.texts[index], Rect(*boxes[index].tolist())) for index in parts])
 
         return replace(self, words=tuple(trimmed for word in self.words if (trimmed := trim(word))))
+
+    def without_copies(self) -> LayerWords:
+        """The words once where they are drawn again in nearly the same place, as a shadow or to look bold."""
+        places: dict[tuple[str, float], list[Rect]] = defaultdict(list)
+        kept: list[StyledWord] = []
+        for word in self.words:
+            others = places[word.text, round(word.size, 1)]
+            if not any(_is_copy(word.box, other) for other in others[-_MAX_COMPARED:]):
+                others.append(word.box)
+                kept.append(word)
+        return replace(self, words=tuple(kept))
+
+
+def _is_copy(one: Rect, other: Rect) -> bool:
+    return one.overlap(other) >= _COPY_OVERLAP * max(one.area, other.area) > 0
 
 
 def _cut_parts(word: StyledWord, parts: Sequence[tuple[str, Rect]]) -> StyledWord | None:

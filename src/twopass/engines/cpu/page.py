@@ -18,6 +18,7 @@ from twopass.engines.cpu import (
     layer_check,
     layer_words,
     layout_regions,
+    letter_boxes,
     picture_text,
     reading_order,
     scanned_page,
@@ -103,7 +104,7 @@ def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines
     `hidden` are words of the layer that cannot be seen where they stand.
     """
     blocks, layer, is_scan = layer_words.extract(page)
-    layer = layer.without(hidden, Rect(*page.rect))
+    layer = layer.without(hidden, Rect(*page.rect)).without_copies()
     is_usable = bool(layer.words) and not layer.is_garbage
     fonts = Fonts()
     if is_usable and not layer.hidden:
@@ -214,7 +215,7 @@ def _analyse_layout(
     fields = widgets.find_fields(page)
     drawn = widgets.drop_borders(blocks, fields) if fields else blocks
     rules = [*find_rules(drawn), *pixel_rules]
-    shades = list(find_shades(drawn))
+    words, shades = letter_boxes.join(words, rules), list(find_shades(drawn))
     dense = not use_model or layout_regions.is_dense(blocks, words, bounds)
     regions = [] if dense else layout_regions.detect(page, blocks, rules, shades)
     regions = add_ruled_tables(widgets.extend_regions(regions, words, fields), rules, shades, words)

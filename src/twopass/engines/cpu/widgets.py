@@ -15,7 +15,7 @@ from typing import Any
 
 from twopass.document import FieldType, Rect, enclose
 from twopass.engines.cpu import reading_order
-from twopass.engines.cpu.content import Region, StyledWord
+from twopass.engines.cpu.content import Region, StyledWord, join_words
 from twopass.engines.cpu.tables import grid_lines
 from twopass.pages import page_annotations
 
@@ -71,6 +71,8 @@ def add_words(fields: Sequence[PlacedField], words: Sequence[StyledWord]) -> tup
     boxes = [field for field in fields if field.checked is not None]
     drawn = {_find_drawn_mark(words, field.box) for field in boxes}
     kept = [word for index, word in enumerate(words) if index not in drawn]
+    for field in fields:
+        kept = _mark_value(field, kept) if field.checked is None else kept
     line = max((word.line for word in words), default=-1) + 1
     for field in boxes:
         mark = CHECKED if field.checked else UNCHECKED
@@ -82,6 +84,27 @@ def add_words(fields: Sequence[PlacedField], words: Sequence[StyledWord]) -> tup
             kept += [replace(word, line=line) for word in row]
             line += 1
     return tuple(kept)
+
+
+def _mark_value(field: PlacedField, words: list[StyledWord]) -> list[StyledWord]:
+    """The words, with those of a field marked so; its letters are its words, however far apart they are set."""
+    inside = {id(word) for word in words if field.box.contains(word.box.centre)}
+    own = _join_letters([word for word in words if id(word) in inside], field.value.split())
+    first = next((index for index, word in enumerate(words) if id(word) in inside), 0)
+    rest = [word for word in words[first:] if id(word) not in inside]
+    return [*words[:first], *(replace(word, is_value=True) for word in own), *rest]
+
+
+def _join_letters(letters: Sequence[StyledWord], texts: Sequence[str]) -> list[StyledWord]:
+    """The letters of a row as these words; as they are where they are not exactly those of the words."""
+    row = sorted(letters, key=lambda letter: letter.box.x0)
+    joined: list[StyledWord] = []
+    for text in texts if len(row) > len(texts) else ():
+        word = row.pop(0) if row else None
+        while word and row and len(word.text) < len(text):
+            word = join_words(word, row.pop(0))
+        joined += [word] if word and word.text == text else []
+    return joined if joined and len(joined) == len(texts) and not row else list(letters)
 
 
 def _find_drawn_mark(words: Sequence[StyledWord], box: Rect) -> int | None:

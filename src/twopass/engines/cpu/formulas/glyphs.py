@@ -20,7 +20,8 @@ MAX_ORPHAN = 3  # characters of an orphan that may be a piece of a formula, such
 _INVISIBLE = re.compile("[\ufe00-\ufe0f\u2061-\u2064]")  # selects a form of a letter, or is an invisible operator
 
 
-_RELATION = re.compile(r"[=≈≠≡≤≥<>∝∑∫√]")
+_RELATION = re.compile(r"[=≈≠≡≤≥<>∝∑∫√→⇌]")
+_SCRIPT = re.compile("[²³¹\u2070-\u209c]")
 _WORD = re.compile(
     r"(?<![^\W\d_])(?!(?:sin|cos|tan|cot|log|exp|lim|max|min|sup|inf|det|mod|gcd|arg|deg|dim|ker)(?![^\W\d_]))[^\W\d_]{3,}"
 )  # of prose, not the name of a function
@@ -34,8 +35,9 @@ def label_formulas(regions: Sequence[Region]) -> list[Region]:
 
 
 def _is_formula(region: Region) -> bool:
-    text = " ".join(word.text for word in region.words)
-    return bool(_RELATION.search(text)) and not _WORD.search(text)
+    text = " ".join(word.written for word in region.words)
+    has_sign = bool(_RELATION.search(text) or ("+" in text and _SCRIPT.search(text)))
+    return has_sign and not _WORD.search(_SCRIPT.sub(" ", text))
 
 
 def add_latex(page: Any, blocks: Sequence[Any], regions: Sequence[Region]) -> list[Region]:

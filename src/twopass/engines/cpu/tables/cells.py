@@ -356,7 +356,18 @@ def _describe_row(
         rule is not None and rule.measure_cover(left, right) >= headers.FULL_RULE * (right - left),
         max((cell.row_span for cell in own), default=1),
         any(_is_split_below(cell, cells) for cell in own),
+        tuple(_describe_style(cell, lines, slots, shades) for cell in own),
+        any(word.is_value for word in words),
     )
+
+
+def _describe_style(cell: GridCell, lines: TableLines, slots: _Slots, shades: Sequence[Shade]) -> headers.CellStyle:
+    rows, cols = range(cell.row, cell.row + cell.row_span), range(cell.col, cell.col + cell.col_span)
+    words = [word for slot in product(rows, cols) for word in slots.get(slot, ())]
+    xs, ys = lines.xs.positions, lines.ys.positions
+    bounds = Rect(xs[cols.start], ys[rows.start], xs[cols.stop], ys[rows.stop])
+    is_bold = bool(words) and all(word.bold for word in words)
+    return headers.CellStyle(is_bold, grid_lines.find_color(bounds, shades))
 
 
 def _is_split_below(cell: GridCell, cells: Sequence[GridCell]) -> bool:

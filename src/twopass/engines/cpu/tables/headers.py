@@ -19,6 +19,14 @@ FULL_RULE = 0.9  # of the table's width, for a rule that separates header and bo
 MAX_FULL_RULES = 0.34  # of the rows: where more rows have a rule below them, these do not mark a header
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_NUMBER = re.compile(r"[^\w]*(?:\d[^\w]*)*")
+
+
+class CellStyle(NamedTuple):
+    """Whether a cell's text is bold, and the color of the shade behind it."""
+
+    is_bold: bool
+    color: int | None
 
 
 @dataclass(frozen=True)
@@ -31,21 +39,25 @@ class RowFacts:
     is_ruled_below: bool  # across the whole table
     depth: int  # rows that its tallest cell spans
     has_spanning: bool  # a cell over columns that the next row divides
+    styles: tuple[CellStyle, ...] = ()  # of the texts
+    has_value: bool = False  # of a field of a form
 
 
 def count_header_rows(rows: Sequence[RowFacts]) -> int:
     """The number of header rows, 0 for none."""
-    if len(rows) < 2 or not any(rows[0].texts):
+    if len(rows) < 2 or not any(rows[0].texts) or rows[0].has_value:
         return 0
     most = max(min(MAX_HEADER_ROWS, int(MAX_HEADER_SHARE * len(rows))), 1)
     marked = max(_count_shaded(rows), _count_bold(rows))
     if marked > most:
         marked = 0
-    if not marked and (_is_data(rows[0]) or (_are_key_values(rows) and not _count_ruled(rows, most))):
+    if marked < 2 and _have_colons(rows):
         return 0
-    depth = max(rows[0].depth, marked)
-    if not marked:
-        depth = max(depth, _count_ruled(rows, most))
+    ruled = 0 if marked else _count_ruled(rows, most)
+    has_names = _are_labels_styled(rows) or (_are_key_values(rows) and (not ruled or len(rows) < MIN_KEY_VALUES))
+    if not marked and (_is_data(rows[0]) or has_names):
+        return 0
+    depth = max(rows[0].depth, marked, ruled)
     while depth < most and rows[depth - 1].has_spanning:
         depth += 1
     return min(depth, len(rows))
@@ -53,19 +65,56 @@ def count_header_rows(rows: Sequence[RowFacts]) -> int:
 
 def _is_data(row: RowFacts) -> bool:
     texts = [text for text in row.texts if text]
-    return bool(texts) and all(any(letter.isdigit() for letter in text) for text in texts)
+    return bool(texts) and all(map(_has_digits, texts))
+
+
+def _has_digits(text: str) -> bool:
+    """Whether a text has digits that are no superscripts, the marks of notes."""
+    return any(letter.isdecimal() for letter in text)
 
 
 def _are_key_values(rows: Sequence[RowFacts]) -> bool:
-    """Whether rows are names and values: the first value has digits and is no year, or those below it are mixed."""
-    if len(rows) < MIN_KEY_VALUES or any(len(row.texts) != 2 or not row.texts[0] for row in rows):
+    """Whether rows are names, without digits, and values: the first value has digits and is no year.
+
+    In two columns, it may have none if those below it are mixed. In more, numbers below it show that it is a header.
+    """
+    pairs = list(_list_pairs(rows))
+    if not pairs or any(_has_digits(name) or (value and not name) for row in pairs for name, value in row):
         return False
-    values = [any(letter.isdigit() for letter in row.texts[1]) for row in rows if row.texts[1]]
-    names = [any(letter.isdigit() for letter in row.texts[0]) for row in rows]
-    if not values or any(names):
+    columns = [[row[number][1] for row in pairs] for number in range(len(pairs[0]))]
+    if len(columns) > 1:
+        return any(_has_digits(first) and not _may_head(first, others) for first, *others in columns)
+    first, *others = columns[0]
+    kinds = {_has_digits(value) for value in others if value}
+    is_first_a_value = _has_digits(first) and not _YEAR.fullmatch(first)
+    return is_first_a_value or (len(rows) >= MIN_KEY_VALUES and len(kinds) == 2)
+
+
+def _may_head(first: str, others: Sequence[str]) -> bool:
+    """Whether a text may name the numbers below it, as years and dates do."""
+    is_name = bool(_YEAR.fullmatch(first) or not _NUMBER.fullmatch(first))
+    return is_name and all(map(_NUMBER.fullmatch, filter(None, others)))
+
+
+def _list_pairs(rows: Sequence[RowFacts]) -> Iterator[list[tuple[str, str]]]:
+    """Yield the names and values of each row, which stand in turns; nothing if a row has a cell without another."""
+    if all(len(row.texts) == len(rows[0].texts) and len(row.texts) % 2 == 0 for row in rows):
+        yield from (list(zip(row.texts[::2], row.texts[1::2], strict=True)) for row in rows)
+
+
+def _have_colons(rows: Sequence[RowFacts]) -> bool:
+    """Whether each text of a column is followed by a colon, from the first row on: it names the one beside it."""
+    columns = zip(*(row.texts[:-1] for row in rows), strict=False)
+    return any(all(text.endswith((":", "：")) for text in column) for column in columns)
+
+
+def _are_labels_styled(rows: Sequence[RowFacts]) -> bool:
+    """Whether all names have one look, bold or shaded or neither, and the values beside them another one."""
+    if not all(_list_pairs(rows)) or not all(row.styles for row in rows):
         return False
-    is_first_a_value = values[0] and not _YEAR.fullmatch(rows[0].texts[1])
-    return is_first_a_value or len(set(values[1:])) == 2
+    names = {style for row in rows for style in row.styles[::2]}
+    values = {style for row in rows for style, text in zip(row.styles[1::2], row.texts[1::2], strict=True) if text}
+    return len(names) == 1 and bool(values) and not names & values
 
 
 def _count_shaded(rows: Sequence[RowFacts]) -> int:
