@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -121,7 +121,8 @@ class OcrResult:
     """The lines of a scan. `unreadable` means that much of it is in a script that no recogniser here was trained on.
 
     `unread` are lines of text that were left out. `language` is Tesseract's, if it read some of the lines. `zoom` is
-    how many pixels were recognised for each pixel of the lines' corners, interpolated ones not counted.
+    how many pixels were recognised for each pixel of the lines' corners, interpolated ones not counted. `apart` are the
+    lines of each coloured ink that crosses others.
     """
 
     lines: tuple[OcrLine, ...]
@@ -129,11 +130,17 @@ class OcrResult:
     unread: tuple[Corners, ...] = ()
     language: str | None = None
     zoom: float = 1.0
+    apart: tuple[tuple[OcrLine, ...], ...] = ()
 
     @property
     def lacks_lines(self) -> bool:
         """Whether lines of text were left out."""
         return bool(self.unread)
+
+    def move(self, dx: float, dy: float) -> OcrResult:
+        """The same lines, as those of a part of a page that begins there."""
+        lines = tuple(replace(line, corners=_move(line.corners, dx, dy)) for line in self.lines)
+        return replace(self, lines=lines, unread=tuple(_move(corners, dx, dy) for corners in self.unread))
 
     @property
     def score(self) -> float | None:
@@ -529,8 +536,11 @@ def _to_corners(box: Any) -> Corners:
 
 def _shift(quad: Corners, offset: int, page: Array) -> Corners:
     """Corners in pixels of the page, from those in the tile that begins at `offset` along the longer side."""
-    dx, dy = (0, offset) if page.shape[0] >= page.shape[1] else (offset, 0)
-    return tuple((x + dx, y + dy) for x, y in quad)  # type: ignore[return-value]
+    return _move(quad, 0, offset) if page.shape[0] >= page.shape[1] else _move(quad, offset, 0)
+
+
+def _move(quad: Corners, dx: float, dy: float) -> Corners:
+    return _to_corners((x + dx, y + dy) for x, y in quad)
 
 
 def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from twopass.document import Rect
+from twopass.document import Rect, enclose
 from twopass.engines.cpu import (
     answer,
     layer_check,
@@ -31,7 +31,7 @@ from twopass.engines.cpu.layer_words import LayerWords
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import drop_letters, find_rules, find_scanned_rules, find_shades, split_words
 from twopass.errors import SourceError
-from twopass.pages import ocr, source_files
+from twopass.pages import colored_ink, ocr, source_files
 from twopass.pages.lying_fonts import Fonts
 from twopass.pages.ocr import ReadLines
 from twopass.pages.rendered_page import PagePointer
@@ -58,7 +58,8 @@ def read_page(
     """The page as compact JSON; the same page always gives the same bytes.
 
     `tesseract` reads scripts that RapidOCR does not know; None without its language files. `threads` recognise lines.
-    `read_lines` is called once at most: what it reads is never discarded for a second reading.
+    `read_lines` is called once at most for the print, and once for each coloured ink across it: what it reads is never
+    discarded for a second reading.
     """
     read = partial(read_lines, language=language, tesseract=tesseract)
     with ocr.use_threads(threads):
@@ -85,8 +86,7 @@ def read_page_simply(
 
 def _read_image(pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
     width, height = pixels.width * POINTS_PER_PIXEL, pixels.height * POINTS_PER_PIXEL
-    array = pixels.array()
-    return _lay_out_scan(array, read(array, ocr.detect_lines(array)), (), width, height, use_model)
+    return _lay_out_scan(*_read_scan(None, pixels.array(), read), (), width, height, use_model)
 
 
 def _read_bare_page(pointer: PagePointer, pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
@@ -121,8 +121,7 @@ def _read_pdf_page(page: Any, hidden: TextLayer, pixels: Pixels, read: ReadLines
         is_usable = False
     elif is_usable and layer.lines > DENSE_HIDDEN_LINES:
         return _read_hidden_layer(page, blocks, layer, pixels, use_model)
-    array = pixels.array()
-    scan = _read_lines(page, array, ocr.detect_lines(array), read)
+    array, scan = _read_scan(page, pixels.array(), read)
     if is_usable and sum(len(line.text.split()) for line in scan.lines) < MIN_OCR_SHARE * len(layer.words):
         content = _read_hidden_layer(page, blocks, layer, pixels, use_model)
         agreement = None if content.agreement is None else min(content.agreement, MAX_UNSEEN_AGREEMENT)
@@ -236,9 +235,39 @@ def _analyse_layout(
 # ---- its pixels ----
 
 
-def _read_lines(page: Any, array: Array, quads: Sequence[ocr.Corners], read: ReadLines) -> ocr.OcrResult:
-    """Read detected lines, from a sharper rendering of the page if they are small."""
-    scan = read(array, quads, sharp=scanned_page.render_sharper(page, array, quads))
+def _read_scan(page: Any, array: Array, read: ReadLines) -> tuple[Array, ocr.OcrResult]:
+    """Read a page of a PDF, or an image without one: the print, and apart from it the coloured ink that crosses it.
+
+    Returns the print's pixels, too.
+    """
+    inks = colored_ink.find_inks(array)
+    printed = colored_ink.lift(array, inks) if inks else array
+    quads = ocr.detect_lines(printed)
+    scan = _read_lines(page, printed, quads, read, inks) if page else read(printed, quads)
+    for ink in inks:
+        scan = _add_ink(scan, ink, array, read)
+    return printed, scan
+
+
+def _add_ink(scan: ocr.OcrResult, ink: colored_ink.Ink, array: Array, read: ReadLines) -> ocr.OcrResult:
+    """The result with what the ink says; it counts as a line that was left out if it hides print."""
+    drawn = ink.draw(array)
+    found = read(drawn, ocr.detect_quickly(drawn)).move(ink.box.x0, ink.box.y0)
+    lines = picture_text.drop_shapes(found, is_scan=False)
+    apart = (*scan.apart, lines) if lines else scan.apart
+    unread = found.unread if lines or found.unreadable else ()  # rings and signatures are no text
+    hidden = (ink.corners,) if ink.hides_print(array) else ()
+    return replace(scan, apart=apart, unread=(*scan.unread, *unread, *hidden))
+
+
+def _read_lines(
+    page: Any, array: Array, quads: Sequence[ocr.Corners], read: ReadLines, inks: Sequence[colored_ink.Ink] = ()
+) -> ocr.OcrResult:
+    """Read detected lines, from a sharper rendering of the page if they are small; `inks` are lifted from it."""
+    sharp = scanned_page.render_sharper(page, array, quads)
+    if sharp is not None and inks:
+        sharp = colored_ink.lift(sharp, inks, sharp.shape[0] / array.shape[0])
+    scan = read(array, quads, sharp=sharp)
     own = scanned_page.measure_own_zoom(page)
     return replace(scan, zoom=min(scan.zoom, own * page.rect.width / array.shape[1])) if own else scan
 
@@ -269,7 +298,18 @@ def _lay_out_scan(
         words = tuple(split_words(words, rules))
         content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
-    return _describe_scan(_add_unread(replace(content, skew=skew), scan, scale), scan, scale)
+    content = _add_apart(replace(content, skew=skew), scan, scale)
+    return _describe_scan(_add_unread(content, scan, scale), scan, scale)
+
+
+def _add_apart(content: PageContent, scan: ocr.OcrResult, scale: float) -> PageContent:
+    """The content with a region for each coloured ink that crosses print, behind what stands above it."""
+    regions = list(content.regions)
+    for lines in scan.apart:
+        words = scanned_page.split_into_words(lines, scale, content.skew, content.width, content.height)
+        numbered = tuple(_renumber(words, [word for region in regions for word in region.words]))
+        _insert(Region("orphan", enclose([word.box for word in numbered]), numbered), regions)
+    return replace(content, regions=regions)
 
 
 def _add_unread(content: PageContent, scan: ocr.OcrResult, scale: float) -> PageContent:
@@ -280,9 +320,13 @@ def _add_unread(content: PageContent, scan: ocr.OcrResult, scale: float) -> Page
     regions = list(content.regions)
     for corners in scan.unread if regions else ():
         box = scanned_page.place(corners, scale, content.skew, content.width, content.height)
-        above = (number for number, region in enumerate(regions, 1) if _is_above(region.box, box))
-        regions.insert(max(above, default=0), Region("unread", box))
+        _insert(Region("unread", box), regions)
     return replace(content, regions=regions)
+
+
+def _insert(region: Region, regions: list[Region]) -> None:
+    above = (number for number, other in enumerate(regions, 1) if _is_above(other.box, region.box))
+    regions.insert(max(above, default=0), region)
 
 
 def _is_above(box: Rect, other: Rect) -> bool:
