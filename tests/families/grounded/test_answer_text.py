@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.families.grounded import answer_text
+from tests.fakes.documents import build_document, checkpoint, element
+from tests.fakes.markdown_readers import Page, read_with_markdown_it
+from twopass.families.grounded import answer_text, elements
+from twopass.formats import markdown
 
 
 @given(st.text(alphabet="aBö1-–.· \n/@", max_size=40))
@@ -57,3 +61,41 @@ def test_splitting_items_changes_only_blanks(text: str) -> None:
 
     assert "".join(split.split()) == "".join(text.split())
     assert len(split.splitlines()) >= len(text.splitlines())
+
+
+@given(
+    st.lists(st.sampled_from(["x**2", "0.5**", "f(x)**2", "2**10**3", "0.3***", "** p<0.05", "*.py"]), min_size=1),
+    st.sampled_from([" ", " + ", "/", ", ", "\n"]),
+    st.sampled_from(["", "**Note** ", "这是**Note**", "~~Note~~ ***Note*** ", r"\(a^{**}b^{**}\) "]),
+)
+def test_asterisks_of_terms_are_no_emphasis(terms: list[str], sign: str, beginning: str) -> None:
+    """Powers and marks of significance stay, in the text and in what a reader shows, also beside real emphasis."""
+    text = sign.join(terms)
+    read = elements.with_content(element("text"), beginning + text)
+    source = markdown.write(build_document(checkpoint(1, read)))[0]
+
+    assert read.text.endswith(text) and "**Note" not in read.text and "~~" not in read.text
+    assert Page(read_with_markdown_it(source)).text.endswith(" ".join(text.split()))
+
+
+def test_maths_keeps_its_asterisks() -> None:
+    """Marks within a formula are no emphasis."""
+    assert answer_text.strip_emphasis(r"\(a^{**}b^{**}\) **c \(d\)**") == r"\(a^{**}b^{**}\) c \(d\)"
+
+
+@pytest.mark.parametrize("sign", ["\r\n", "\r", "\n"])
+def test_lines_may_end_in_any_way(sign: str) -> None:
+    """No line end becomes two, which would end a paragraph."""
+    assert answer_text.clean_prose(f"one{sign}two") == "one\ntwo"
+
+
+def test_only_whole_entities_are_decoded() -> None:
+    """The beginning of another word is no name of a character, nor is a part of an address."""
+    text = "a?b=1&copy=2&region=3 &notit; &copyright; AT&T"
+
+    assert answer_text.clean_prose(f"{text} &copy; &amp;lt; &#169;") == f"{text} © < ©"
+
+
+def test_raised_maths_stays_maths() -> None:
+    """A formula within a tag keeps its signs."""
+    assert answer_text.clean_prose(r"y<sup>\(a\)</sup> z<sup>a</sup>") == r"y\(a\) zᵃ"

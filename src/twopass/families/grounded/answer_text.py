@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from html import unescape
 
 from twopass.text import hyphenation, maths, prose, superscripts
 
@@ -13,8 +12,15 @@ _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.p
 _CENTER_TAG = re.compile(r"</?center\s*>", flags=re.IGNORECASE)
 _BREAK = re.compile(r"(?:(?<![ \t])[ \t]+)?<br\s*/?>[ \t]*\n?", flags=re.IGNORECASE)
 _DOUBLE_ESCAPED = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
-_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
-_EMPHASIS = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
+# Behind a Latin letter, a digit or the end of a term, as in x**2 + y**2 and 0.5**/0.3**, none begins.
+_EMPHASIS = (
+    r"(?<![A-Za-z0-9)\]*~])(?P<style>\*{2,3}|~~)(?=[^\s*~])(?P<styled>(?:(?!(?P=style)).)+)(?<=\S)(?P=style)(?![*~])"
+)
+_STYLED = re.compile(rf"{maths.FORMULA.pattern}|{_EMPHASIS}")
+_MARKS = re.compile(
+    rf"{maths.FORMULA.pattern}|{_EMPHASIS}|(?<![\w*])\*(?=[^\s*])[^*\n]+(?<=[^\s*])\*(?![\w*])"
+    r"|(?P<mark>(?<=\S)\*+|\*+(?=\S)|~{2,})"
+)
 _NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
 _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
 _WORD_HYPHEN = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)-[ ]+{_NOT_PAIRED}(?=([^\W\d_]++))")
@@ -47,7 +53,7 @@ def clean_prose(text: str) -> str:
     Take tables out first: a decoded `&lt;td&gt;` looks like a tag.
     """
     text = superscripts.replace_tags(_BREAK.sub("\n", fix_markup(text)))
-    text = _ENTITY.sub(lambda found: unescape(found.group()), _DOUBLE_ESCAPED.sub("&", text))
+    text = prose.unescape(_DOUBLE_ESCAPED.sub("&", text))
     text = "\n".join(line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
@@ -56,7 +62,7 @@ def fix_markup(text: str) -> str:
     """Drop center tags and fix LaTeX commands; tables and entities stay as the model wrote them."""
     for wrong, right in _LATEX_FIXES.items():
         text = text.replace(wrong, right)
-    return "\n".join(line.rstrip() for line in _CENTER_TAG.sub("", text).replace("\r", "\n").split("\n"))
+    return "\n".join(line.rstrip() for line in re.sub(r"\r\n?", "\n", _CENTER_TAG.sub("", text)).split("\n"))
 
 
 def fix_hyphens(text: str) -> str:
@@ -107,11 +113,16 @@ def _split_item(found: re.Match[str]) -> str:
 
 def strip_emphasis(text: str) -> str:
     """Remove Markdown's marks for bold and struck-out text. Maths stays as the model wrote it."""
-    return _EMPHASIS.sub(r"\2", text)
+    return _STYLED.sub(lambda found: found["styled"] or found.group(), text)
 
 
 def to_markdown(text: str) -> str:
-    """Write maths between dollar signs. Where there is maths, other dollar signs are escaped."""
+    """Write maths between dollar signs. Where there is maths, other dollar signs are escaped.
+
+    Where there is emphasis, marks that style nothing are escaped.
+    """
+    if any(found["style"] for found in _STYLED.finditer(text)):
+        text = _MARKS.sub(lambda found: re.sub("(.)", r"\\\1", found["mark"] or "") or found.group(), text)
     if not maths.FORMULA.search(text):
         return text
     parts, at = [], 0
