@@ -46,7 +46,9 @@ def test_bullets_and_numbers_that_go_on_within_a_line_begin_items() -> None:
     expected = {
         "• Grease it• Lift it • Note it": "• Grease it\n• Lift it\n• Note it",
         "1. Pull the lever2. Turn the wheel3. Wait": "1. Pull the lever\n2. Turn the wheel\n3. Wait",
+        "\uf0b7 Grease it\uf0b7 Lift it": "\uf0b7 Grease it\n\uf0b7 Lift it",
         "☐ One ☑ Two ☐ Three": "☐ One ☑ Two ☐ Three",
+        "□ One ■ Two □ Three": "□ One ■ Two □ Three",
         "1. Let out CO2. Then wait": "1. Let out CO2. Then wait",
         "7. See page8. Begin at mark10. Stop": "7. See page\n8. Begin at mark10. Stop",
     }
@@ -66,7 +68,7 @@ def test_splitting_items_changes_only_blanks(text: str) -> None:
 @given(
     st.lists(st.sampled_from(["x**2", "0.5**", "f(x)**2", "2**10**3", "0.3***", "** p<0.05", "*.py"]), min_size=1),
     st.sampled_from([" ", " + ", "/", ", ", "\n"]),
-    st.sampled_from(["", "**Note** ", "这是**Note**", "~~Note~~ ***Note*** ", r"\(a^{**}b^{**}\) "]),
+    st.sampled_from(["", "**Note** ", "这是**Note**，", "~~Note~~ ***Note*** ", r"\(a^{**}b^{**}\) "]),
 )
 def test_asterisks_of_terms_are_no_emphasis(terms: list[str], sign: str, beginning: str) -> None:
     """Powers and marks of significance stay, in the text and in what a reader shows, also beside real emphasis."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from twopass.text import hyphenation, maths, prose, superscripts
+from twopass.text import hyphenation, list_items, maths, prose, superscripts
 
 _MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
 _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
@@ -18,14 +18,14 @@ _EMPHASIS = (
 )
 _STYLED = re.compile(rf"{maths.FORMULA.pattern}|{_EMPHASIS}")
 _MARKS = re.compile(
-    rf"{maths.FORMULA.pattern}|{_EMPHASIS}|(?<![\w*])\*(?=[^\s*])[^*\n]+(?<=[^\s*])\*(?![\w*])"
+    rf"{maths.FORMULA.pattern}|{_EMPHASIS}|(?<![\w*])\*(?=\w)[^*\n]+(?<=[^\s*])\*(?![\w*])"
     r"|(?P<mark>(?<=\S)\*+|\*+(?=\S)|~{2,})"
 )
 _NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
 _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
 _WORD_HYPHEN = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)-[ ]+{_NOT_PAIRED}(?=([^\W\d_]++))")
 _JOINED_ITEM = re.compile(r"((?<!\S)[^\s-]+(?:-[^\s-]+)*)-\s+(?=([^\W\d_]))")
-_JOINED_BULLET = re.compile(r"(?<=\S) *(?=([•◦▪‣●○]))")
+_JOINED_BULLET = re.compile(rf"(?<=\S) *(?=([{list_items.BULLETS}]))")
 _JOINED_NUMBER = re.compile(r"(?<=[^\W\d_A-Z])(?=(\d{1,3})[.)]\s+[^\W\d_a-z])")
 _FIRST_NUMBER = re.compile(r"\s*(\d{1,3})[.)]\s")
 _POSSIBLE_ITEM = re.compile(r"(?<=[^\W\d_]{2})-[ ]+(?=[^\W\d_a-zß-öø-ÿ][^\W\d_A-Z])")
@@ -43,8 +43,6 @@ _CODE = re.compile(
     r"|[\w.\[\]\"']+[ \t]*[-+*/|&]?=[ \t]*[^\s=].*|[\w.]+\(.*\)$|.*[;{}]$|\$ \S)"
 )
 _NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{maths.TRAILING_NUMBER.pattern})")
-_ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
-_ITEM = re.compile(rf"\s*(?:[•◦▪‣·●○■□☐☑☒]\s*|[-–*+]\s+|{_ORDERED}\s+)(?=\S)")
 
 
 def clean_prose(text: str) -> str:
@@ -89,7 +87,10 @@ def _end_line(found: re.Match[str], language: str | None) -> str:
 
 
 def split_items(text: str) -> str:
-    """Begin a line where the first bullet of a text comes again, and where a word ends with the next item's number."""
+    """Begin a line where the first bullet of a text comes again, and where a word ends with the next item's number.
+
+    Boxes to tick stand beside each other.
+    """
     first = text.lstrip()[:1]
     text = _JOINED_BULLET.sub(lambda found: "\n" if found[1] == first else found.group(), text)
     if not (number := _FIRST_NUMBER.match(text)):
@@ -119,9 +120,9 @@ def strip_emphasis(text: str) -> str:
 def to_markdown(text: str) -> str:
     """Write maths between dollar signs. Where there is maths, other dollar signs are escaped.
 
-    Where there is emphasis, marks that style nothing are escaped.
+    Where there is maths or emphasis, marks that style nothing are escaped.
     """
-    if any(found["style"] for found in _STYLED.finditer(text)):
+    if _STYLED.search(text):
         text = _MARKS.sub(lambda found: re.sub("(.)", r"\\\1", found["mark"] or "") or found.group(), text)
     if not maths.FORMULA.search(text):
         return text
@@ -173,12 +174,6 @@ def has_number(formula: str) -> bool:
 
 def strip_number(formula: str) -> str:
     return _NUMBER.sub("", formula)
-
-
-def is_list(text: str) -> bool:
-    """Whether each line of a text starts with a bullet or a number."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    return bool(lines) and all(_ITEM.match(line) for line in lines)
 
 
 def cut_headings(text: str, headings: str) -> str:

@@ -11,7 +11,7 @@ from twopass.families import table_parser
 from twopass.families.content import write, write_table
 from twopass.families.grounded import answer_text
 from twopass.families.grounded.grounding import Block
-from twopass.text import headings, maths, prose
+from twopass.text import headings, list_items, maths, prose
 
 # Labels that the models use (title … equation), and more that other users of them have reported.
 _LABEL_KINDS = {
@@ -309,7 +309,7 @@ def _classify_text(text: str) -> Kind:
         return Kind.FORMULA
     if text.startswith("```"):
         return Kind.CODE
-    return Kind.LIST_ITEM if answer_text.is_list(text) else Kind.TEXT
+    return Kind.LIST_ITEM if list_items.is_list(text) else Kind.TEXT
 
 
 def _category(kind: Kind, label: str | None) -> Category:
@@ -357,7 +357,7 @@ def _cut_headings(heading_text: str, element: Element) -> Element:
     markdown = answer_text.cut_headings(element.markdown, heading_text)
     flags = (*element.flags, Flag.HEADING_REPEATED)
     # The number that made it a list item may have been the heading's.
-    kind = Kind.LIST_ITEM if answer_text.is_list(rest) else Kind.TEXT
+    kind = Kind.LIST_ITEM if list_items.is_list(rest) else Kind.TEXT
     return element.model_copy(update={"text": rest, "markdown": markdown, "flags": flags, "kind": kind})
 
 
