@@ -191,6 +191,41 @@ def test_every_form_of_block_gives_its_element(text: str, fields: dict[str, Any]
     assert {name: getattr(element, name) for name in fields} == fields
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (block("sub_title", "## Tolls\nThe rates rose."), [("section_header", "Tolls"), ("text", "The rates rose.")]),
+        (block("sub_title", "## Tolls\n\nSince 1899"), [("section_header", "Tolls"), ("text", "Since 1899")]),
+        (block("sub_title", "## Tolls\n### Rates"), [("section_header", "Tolls"), ("section_header", "Rates")]),
+        (block("title", "# Tolls\nof the lock"), [("title", "Tolls of the lock")]),
+        (block("sub_title", "Tolls\n====="), [("section_header", "Tolls")]),
+        (
+            block("text", "Before.\n## Tolls\nAfter."),
+            [("text", "Before."), ("section_header", "Tolls"), ("text", "After.")],
+        ),
+        (
+            block("text", "Before:\n```\n  x = 1\n```\nAfter."),
+            [("text", "Before:"), ("code", "  x = 1"), ("text", "After.")],
+        ),
+        (block("text", "Before.\n---\nAfter."), [("text", "Before.\n\nAfter.")]),
+        (block("code", 'a = "<br>&lt;"\n<table><tr><td>x'), [("code", 'a = "<br><"\n<table><tr><td>x')]),
+        (block("code", "    a<sup>2</sup>\n\n\n| a |\n|---|"), [("code", "    a<sup>2</sup>\n\n\n| a |\n|---|")]),
+    ],
+)
+def test_headings_and_code_in_a_block_are_elements(text: str, found: list[tuple[str, str]]) -> None:
+    """A block of text may hold headings and fenced code, a heading's may go on with a paragraph; code stays as it is."""
+    assert [(element.kind, element.text) for element in parse(text).elements] == found
+
+
+def test_a_fence_around_an_answer_is_no_code() -> None:
+    """What a model writes as one block of Markdown is parsed like the same without the fence."""
+    text = "# Tolls\n\nThe rates rose.\n\n```python\nx = 1\n```\n\n- a\n- b"
+
+    plain, fenced = (parse(one, rung=FREE).elements for one in (text, f"Here it is:\n```markdown\n{text}\n```"))
+
+    assert [(element.kind, element.text) for element in fenced[1:]] == [(e.kind, e.text) for e in plain]
+
+
 def test_a_hash_within_code_begins_no_heading() -> None:
     """A line with a hash beside a line of code is a comment, with a tag of its own and in an answer without tags."""
     tagged = parse(block("text", "import numpy as np") + block("text", "# Tolls of 2024") + block("text", "# Tolls"))

@@ -14,11 +14,11 @@ _BREAK = re.compile(r"(?:(?<![ \t])[ \t]+)?<br\s*/?>[ \t]*\n?", flags=re.IGNOREC
 _DOUBLE_ESCAPED = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
 # Behind a Latin letter, a digit or the end of a term, as in x**2 + y**2 and 0.5**/0.3**, none begins.
 _EMPHASIS = (
-    r"(?<![A-Za-z0-9)\]*~])(?P<style>\*{2,3}|~~)(?=[^\s*~])(?P<styled>(?:(?!(?P=style)).)+)(?<=\S)(?P=style)(?![*~])"
+    r"(?<![A-Za-z0-9)\]*~])(?P<style>\*{2,3}|~~)(?=[^\s*~])(?P<styled>(?:(?!(?P=style)).)++)(?<=\S)(?P=style)(?![*~])"
 )
 _STYLED = re.compile(rf"{maths.FORMULA.pattern}|{_EMPHASIS}")
 _MARKS = re.compile(
-    rf"{maths.FORMULA.pattern}|{_EMPHASIS}|(?<![\w*])\*(?=\w)[^*\n]+(?<=[^\s*])\*(?![\w*])"
+    rf"{maths.FORMULA.pattern}|{_EMPHASIS}|(?<![\w*])\*(?=\w)[^*\n]++(?<=[^\s*])\*(?![\w*])"
     r"|(?P<mark>(?<=\S)\*+|\*+(?=\S)|~{2,})"
 )
 _NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
@@ -50,10 +50,19 @@ def clean_prose(text: str) -> str:
 
     Take tables out first: a decoded `&lt;td&gt;` looks like a tag.
     """
-    text = superscripts.replace_tags(_BREAK.sub("\n", fix_markup(text)))
-    text = prose.unescape(_DOUBLE_ESCAPED.sub("&", text))
+    text = _unescape(superscripts.replace_tags(_BREAK.sub("\n", fix_markup(text))))
     text = "\n".join(line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def clean_code(text: str) -> str:
+    """Decode the entities of code; whatever else it has is its own."""
+    lines = [line.rstrip() for line in _unescape(text).splitlines()]
+    return "\n".join(lines).strip("\n")
+
+
+def _unescape(text: str) -> str:
+    return prose.unescape(_DOUBLE_ESCAPED.sub("&", text))
 
 
 def fix_markup(text: str) -> str:

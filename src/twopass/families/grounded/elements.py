@@ -78,6 +78,8 @@ _LABEL_PARTS = (
     ("figure", Kind.PICTURE),
 )
 _FENCE = re.compile(r"\s*```[ \t]*[\w+#.-]*[ \t]*")
+_FENCE_MARK = "```"
+_MARKDOWN_FENCE = re.compile(r"```(?:markdown|md)", flags=re.IGNORECASE)
 _DIAGRAM_PARTS = ("figure", "diagram", "flow")  # in labels of pictures that are drawings
 _PROSE_KINDS = frozenset(
     {Kind.TEXT, Kind.LIST_ITEM, Kind.CAPTION, Kind.FOOTNOTE, Kind.TITLE, Kind.SECTION_HEADER} | FURNITURE
@@ -125,8 +127,8 @@ def _normalize_label(label: str | None) -> str:
 def _split_blocks(blocks: Sequence[Block]) -> Iterator[Piece]:
     """Separate the tables in a block from its text. Every block gives one piece that keeps its tag."""
     for block in blocks:
-        parts = list(_clean_parts(block.content)) or [table_parser.Part("", None)]
         kind = classify_label(block.label)
+        parts = list(_clean_parts(block.content, kind)) or [table_parser.Part("", None)]
         if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.TEXT)):
             yield Piece(block, parts[0].text, parts[0].table)
             continue
@@ -137,13 +139,20 @@ def _split_blocks(blocks: Sequence[Block]) -> Iterator[Piece]:
             yield Piece(block, part.text, part.table) if n == first else _untagged_piece(block, part)
 
 
-def _clean_parts(content: str) -> Iterator[table_parser.Part]:
-    """Split a block's content into tables and cleaned prose; blank prose is dropped."""
+def _clean_parts(content: str, kind: Kind) -> Iterator[table_parser.Part]:
+    """Split the content of a block of this kind into tables and cleaned texts; blank ones are dropped."""
+    if kind is Kind.CODE:
+        yield table_parser.Part(answer_text.clean_code(content), None)
+        return
     for part in table_parser.split_tables(answer_text.fix_markup(content)):
         if part.table is not None:
             yield part
-        elif text := answer_text.clean_prose(part.text):
-            yield part._replace(text=text)
+            continue
+        may_be_several = kind is Kind.TEXT or kind in HEADINGS
+        for text in _split_text(part.text, kind) if may_be_several else [part.text]:
+            clean = answer_text.clean_code if _is_fenced(text) else answer_text.clean_prose
+            if cleaned := clean(text):
+                yield part._replace(text=cleaned)
 
 
 def _find_part_of_tag(kind: Kind, parts: Sequence[table_parser.Part]) -> int | None:
@@ -307,7 +316,7 @@ def _classify_text(text: str) -> Kind:
         return Kind.SECTION_HEADER
     if maths.is_display_formula(text):
         return Kind.FORMULA
-    if text.startswith("```"):
+    if _is_fenced(text):
         return Kind.CODE
     return Kind.LIST_ITEM if list_items.is_list(text) else Kind.TEXT
 
@@ -328,6 +337,10 @@ def _plain_text(kind: Kind, content: str) -> str:
     if kind is Kind.CODE:
         return _strip_fences(content)
     return content.strip()
+
+
+def _is_fenced(text: str) -> bool:
+    return text.startswith(_FENCE_MARK)
 
 
 def _strip_fences(text: str) -> str:
@@ -375,32 +388,47 @@ def split_paragraphs(text: str) -> list[Block]:
     """Split an answer without boxes into paragraphs, headings, formulas and tables."""
     blocks: list[Block] = []
     for part in table_parser.split_tables(text):
-        pieces = [part.text] if part.table else _split_at_blank_lines(part.text)
+        pieces = [part.text] if part.table else _split_text(part.text)
         blocks += [Block(None, (), piece) for piece in pieces]
     return blocks
 
 
-def _split_at_blank_lines(text: str) -> list[str]:
-    """Split text at blank lines, headings and rules; fenced code and display formulas are kept whole."""
+def _split_text(text: str, kind: Kind | None = None) -> list[str]:
+    """Split an answer without boxes, or the text of a block of this kind, at headings and fenced code.
+
+    All but paragraphs also at blank lines. A heading with a box may have several lines, but none that ends a sentence.
+    Rules are dropped, and a fence around Markdown; other fenced code and display formulas are kept whole.
+    """
+    ends_with_line = kind not in HEADINGS or text.rstrip().endswith((".", "。"))
     pieces: list[list[str]] = [[]]
     closing: str | None = None
+    in_markdown = False
     lines = text.splitlines()
     for n, line in enumerate(lines):
         stripped = line.strip()
-        if closing is None and (not stripped or _is_rule(stripped)):
-            pieces.append([])
-            continue
-        if closing is None and answer_text.is_heading(line) and not _is_in_code(lines, n):
-            pieces += [[line], []]
-            continue
         if closing is not None:
-            closing = None if stripped.endswith(closing) else closing
-        elif stripped.startswith("```"):
-            closing = "```"
-        elif stripped.startswith("\\[") and not stripped.endswith("\\]"):
-            closing = "\\]"
-        pieces[-1].append(line)
-    return ["\n".join(piece) for piece in pieces if piece]
+            pieces[-1].append(line)
+            if stripped.endswith(closing):
+                pieces += [[]] if closing == _FENCE_MARK else []
+                closing = None
+        elif _MARKDOWN_FENCE.fullmatch(stripped) or (in_markdown and stripped == _FENCE_MARK):
+            in_markdown = not in_markdown
+            pieces.append([])
+        elif not stripped or (_is_rule(stripped) and len(lines) > 1):
+            pieces[-1].append("") if kind is Kind.TEXT else pieces.append([])
+        elif answer_text.is_heading(line) and not _is_in_code(lines, n):
+            level = answer_text.heading_level(line)
+            if ends_with_line or not pieces[-1] or answer_text.heading_level(pieces[-1][0]) != level:
+                pieces += [[line], []] if ends_with_line else [[line]]
+            else:
+                pieces[-1].append(line)
+        elif stripped.startswith(_FENCE_MARK) and not stripped.removeprefix(_FENCE_MARK).endswith(_FENCE_MARK):
+            closing = _FENCE_MARK
+            pieces.append([line])
+        else:
+            closing = "\\]" if stripped.startswith("\\[") and not stripped.endswith("\\]") else None
+            pieces[-1].append(line)
+    return ["\n".join(piece) for piece in pieces if any(piece)]
 
 
 def _is_in_code(lines: Sequence[str], n: int) -> bool:
@@ -409,4 +437,4 @@ def _is_in_code(lines: Sequence[str], n: int) -> bool:
 
 
 def _is_rule(line: str) -> bool:
-    return len(line) >= 3 and set(line) <= set("-") or (len(line) >= 3 and set(line) <= set("*"))
+    return len(line) >= 3 and (set(line) <= set("-") or set(line) <= set("*") or set(line) <= set("="))
