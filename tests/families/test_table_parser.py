@@ -166,6 +166,24 @@ def test_a_nested_table_is_text_of_its_cell(text: str, texts: list[str], rest: s
     assert "".join(part.text.strip() for part in others) == rest
 
 
+@pytest.mark.parametrize(
+    ("text", "texts", "rest"),
+    [
+        ("<tr><td>a</td><td>b</td></tr><tr><td>c</td></tr> after", ["a", "b", "c"], "after"),
+        ("<td>a</td><td>b", ["a", "b"], ""),
+        ("</td><td>a</td></tr></table>after<table><tr><td>b</td></tr></table>", ["a", "b"], "after"),
+        ("before <tr><td>a</td></tr></table> after", ["a"], "before after"),
+        ("The <td> tag ends with </td>", [], "The <td> tag ends with </td>"),
+    ],
+)
+def test_a_table_that_does_not_begin_is_one(text: str, texts: list[str], rest: str) -> None:
+    """An answer may begin within a table, or lack the tags around its rows; a tag in prose is text."""
+    parts = table_parser.split_tables(text)
+
+    assert [cell.text for part in parts if part.table for cell in part.table.cells] == texts
+    assert " ".join(part.text.strip() for part in parts if not part.table) == rest
+
+
 def test_a_table_after_an_unclosed_one_is_separate() -> None:
     """A table that starts outside any cell is no nested table."""
     parts = table_parser.split_tables("<table><tr><td>a</td></tr> <table><tr><td>b</td></tr></table>")

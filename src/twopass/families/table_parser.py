@@ -26,6 +26,7 @@ _CUT_TAG = re.compile(  # at the end of an answer that is cut off
 )
 _ROW_END = re.compile(r"</tr\s*>", flags=re.IGNORECASE)
 _STRUCTURE_TAG = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
+_ROWS_BEGIN = re.compile(r"\s*+(?=<t(?:r|d|h|head|body)\b[^<>]*>[\s\S]*</t)", flags=re.IGNORECASE)
 _ROW = re.compile(
     r"(?:\A|(?P<begun><tr\b[^<>]*>)|</tr\b[^<>]*>)(?P<content>.*?)(?=(?P<ended></tr\b)|<tr\b|\Z)",
     flags=re.DOTALL | re.IGNORECASE,
@@ -157,9 +158,13 @@ def _find_tables(text: str) -> Iterator[tuple[int, int]]:
 def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each outermost HTML table.
 
-    A table that is not closed ends with the last nested table that is, or with the text.
+    A table that is not closed ends with the last nested table that is, or with the text. One that is not opened begins
+    with its first tag: in an answer that begins within it, or is nothing else.
     """
     start = depth = end = at = 0
+    if (first := _ROWS_BEGIN.match(text)) and not _TABLE_TAG.search(text):
+        *_, last = _STRUCTURE_TAG.finditer(text)
+        yield first.end(), last.end() if last.group().startswith("</") else len(text)
     in_cell = False
     for tag in _TABLE_TAG.finditer(text):
         cells = _CELL_TAG.findall(text, at, tag.start())
@@ -176,6 +181,9 @@ def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:
             depth, end = depth - 1, tag.end()
             if not depth:
                 yield start, end
+        elif cells and (first := _STRUCTURE_TAG.search(text, end, tag.start())):
+            end = tag.end()
+            yield first.start(), end
     if depth:
         yield start, end
 

@@ -34,6 +34,11 @@ _LABEL_KINDS = {
     "photo": Kind.PICTURE,
     "picture": Kind.PICTURE,
     "seal": Kind.PICTURE,
+    "stamp": Kind.PICTURE,
+    "logo": Kind.PICTURE,
+    "icon": Kind.PICTURE,
+    "qr_code": Kind.PICTURE,
+    "barcode": Kind.PICTURE,
     "figure": Kind.PICTURE,
     "diagram": Kind.PICTURE,
     "flowchart": Kind.PICTURE,
@@ -59,6 +64,9 @@ _LABEL_KINDS = {
     "page_footer": Kind.PAGE_FOOTER,
     "page_number": Kind.PAGE_FOOTER,
 }
+# What may be a label; what names one that no table here has. Anything else is text in place of a label.
+_LABEL = re.compile(r"[A-Za-z]+(?:[_-][A-Za-z0-9]+){0,3}|[a-z]+ [a-z]+")
+_NAME = re.compile(r"[a-z]+(?:[_-][a-z0-9]+)*")
 # An unknown label gets the kind of the first of these that it contains.
 _LABEL_PARTS = (
     ("caption", Kind.CAPTION),
@@ -111,13 +119,24 @@ def classify_label(label: str | None) -> Kind:
     normalized = _normalize_label(label)
     if normalized in _LABEL_KINDS:
         return _LABEL_KINDS[normalized]
-    return next((kind for part, kind in _LABEL_PARTS if part in normalized), Kind.TEXT)
+    may_be = _LABEL.fullmatch(label or "")
+    return next((kind for part, kind in _LABEL_PARTS if may_be and part in normalized), Kind.TEXT)
 
 
 def is_label(label: str) -> bool:
-    """Whether a label names a kind; the models also write the text itself in its place."""
+    """Whether this may be a label; the models also write the text itself in its place."""
+    return _names_kind(label) or bool(_NAME.fullmatch(label))
+
+
+def is_text(label: str, content: str) -> bool:
+    """Whether a label is text: none that names a kind, unless it looks like one and text stands below it."""
+    return not is_label(label) or not (_names_kind(label) or content.strip() or "_" in label)
+
+
+def _names_kind(label: str) -> bool:
     normalized = _normalize_label(label)
-    return normalized in _LABEL_KINDS or any(part in normalized for part, _ in _LABEL_PARTS)
+    has_part = any(part in normalized for part, _ in _LABEL_PARTS)
+    return normalized in _LABEL_KINDS or (has_part and bool(_LABEL.fullmatch(label)))
 
 
 def _normalize_label(label: str | None) -> str:
