@@ -213,7 +213,7 @@ def test_every_form_of_block_gives_its_element(text: str, fields: dict[str, Any]
     ],
 )
 def test_headings_and_code_in_a_block_are_elements(text: str, found: list[tuple[str, str]]) -> None:
-    """A block of text may hold headings and fenced code, a heading's may go on with a paragraph; code stays as it is."""
+    """A block of text may hold headings and fenced code and a heading's a paragraph; code stays as it is."""
     assert [(element.kind, element.text) for element in parse(text).elements] == found
 
 

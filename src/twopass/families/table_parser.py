@@ -258,7 +258,7 @@ def clean_cell_text(text: str) -> str:
     if _ENTITY.search(text):
         text = prose.unescape(text)
     lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line)
+    return maths.unify_dollars("\n".join(line for line in lines if line))
 
 
 def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:

@@ -14,9 +14,7 @@ _BULLET = re.compile(rf"[{BULLETS}]\s*(?=\S)|[‒–—*+·-]\s+(?=\S)")
 _BOX = re.compile(rf"[{BOXES}]\s*(?=\S)")
 _NUMBERED = re.compile(r"([0-9]{1,9}[.)])\s+(?=\S)")
 # Also with numbers and letters that Markdown does not know.
-_ITEM = re.compile(
-    rf"\s*(?:[{BULLETS}{BOXES}·]\s*|(?:[-–*+]|\d{{1,3}}[.)]|\(?[a-z]\)|\(\d{{1,3}}\)|[①-⑳])\s+)(?=\S)"
-)
+_ITEM = re.compile(rf"\s*(?:[{BULLETS}{BOXES}·]\s*|(?:[-–*+]|\d{{1,3}}[.)]|\(?[a-z]\)|\(\d{{1,3}}\)|[①-⑳])\s+)(?=\S)")
 
 
 def split(text: str) -> list[str]:

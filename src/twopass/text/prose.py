@@ -167,7 +167,9 @@ def unescape(text: str) -> str:
     A name ends with a semicolon: `?a=1&copy=2` and `&notit;` are text.
     """
     text = _TOO_LARGE.sub("\ufffd", text)
-    return _ENTITY.sub(lambda found: html.unescape(found[0]) if found[1] is None or found[1] in html5 else found[0], text)
+    return _ENTITY.sub(
+        lambda found: html.unescape(found[0]) if found[1] is None or found[1] in html5 else found[0], text
+    )
 
 
 def strip_markup(text: str) -> str:

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.answers import block
 from tests.fakes.documents import build_document, checkpoint, element
 from tests.fakes.markdown_readers import Page, read_with_markdown_it
+from twopass.document import RungName
+from twopass.families import registry, table_parser
 from twopass.families.grounded import answer_text, elements
+from twopass.families.interface import Rung
 from twopass.formats import markdown
 
 
@@ -101,3 +105,32 @@ def test_only_whole_entities_are_decoded() -> None:
 def test_raised_maths_stays_maths() -> None:
     """A formula within a tag keeps its signs."""
     assert answer_text.clean_prose(r"y<sup>\(a\)</sup> z<sup>a</sup>") == r"y\(a\) zᵃ"
+
+
+@pytest.mark.parametrize("family", ["deepseek_ocr", "glm_ocr"])
+@given(
+    st.lists(
+        st.sampled_from([r"$x_i < y$", r"$\alpha$", "$n$", "$$E = mc^2$$", "$5", "US$7", "$5 = €4", "$HOME", r"\(z\)"])
+    )
+)
+def test_dollars_enclose_formulas_and_name_amounts(family: str, parts: list[str]) -> None:
+    """Whatever stands between, a formula in dollar signs has the delimiters of one, and amounts stay text."""
+    inline = [re.sub(r"(?<!\$)\$([^$]+)\$(?!\$)", r"\\(\1\\)", part) for part in ("so", *parts)]
+    wanted = [re.sub(r"\$\$(.+)\$\$", r"\\[\1\\]", part) for part in inline]
+    text = ", and ".join(["so", *parts])
+
+    rung = Rung(RungName.NORMAL, "", grammar="document" if family == "deepseek_ocr" else "text")
+    answer = block("text", text) if family == "deepseek_ocr" else text
+    [read] = registry.get_family(family).parse(answer, 1, rung).elements
+
+    assert read.text == ", and ".join(wanted)
+    source = markdown.write(build_document(checkpoint(1, read)))[0]
+    shown = Page(read_with_markdown_it(source)).text
+    assert shown == re.sub(r"\\[()]", "$", text)
+
+
+def test_formulas_in_cells_have_delimiters() -> None:
+    """The same in tables."""
+    [part] = table_parser.split_tables("<table><tr><td>$x^2$</td><td>$5</td></tr></table>")
+
+    assert part.table and [cell.text for cell in part.table.cells] == [r"\(x^2\)", "$5"]

@@ -294,6 +294,7 @@ def with_content(element: Element, content: str) -> Element:
         element = element.model_copy(update={"kind": Kind.TEXT, "formula": None})
         text = maths.unify_delimiters(content.strip())
         return write(element, text, answer_text.to_markdown(text))
+    content = maths.unify_dollars(content) if element.kind in _PROSE_KINDS else content
     text = _plain_text(element.kind, content)
     if element.is_heading:
         level = element.level or answer_text.heading_level(content)
