@@ -218,6 +218,32 @@ def test_headings_and_code_in_a_block_are_elements(text: str, found: list[tuple[
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (block("image", "![](images/0.jpg)"), [("picture", "", None)]),
+        (block("image", "![A quay](images/0.jpg)"), [("picture", "A quay", "A quay")]),
+        (block("text", '<img src="a.png" alt="A quay">'), [("picture", "A quay", "A quay")]),
+        (block("text", "Before.\n![A quay](a.png)"), [("text", "Before.", None), ("picture", "A quay", "A quay")]),
+        (block("code", "![A quay](a.png)"), [("code", "![A quay](a.png)", None)]),
+        (block("text", "An <img> tag"), [("text", "An <img> tag", None)]),
+    ],
+)
+def test_a_picture_in_markdown_is_an_element(text: str, found: list[tuple[str, str, str | None]]) -> None:
+    """Its address is no text; its words are those of the picture."""
+    elements = parse(text).elements
+
+    assert [(one.kind, one.text, one.figure and one.figure.description) for one in elements] == found
+
+
+def test_the_table_of_a_chart_is_its_data() -> None:
+    """A chart that is read as a table keeps its box and its kind."""
+    chart = only(block("chart", TABLE))
+
+    assert (chart.kind, len(chart.boxes), chart.table) == (Kind.CHART, 1, None)
+    assert chart.figure and chart.figure.data and chart.figure.data.rows == 2
+
+
+@pytest.mark.parametrize(
     ("label", "content", "text"),
     [
         ("Table 3 Salt by year", "", "Table 3 Salt by year"),

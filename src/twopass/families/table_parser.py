@@ -63,7 +63,7 @@ _COMMENT = re.compile(r"<!--(?:(?!-->|<!--).)*+-->", flags=re.DOTALL)
 _EMPTY_ROWS = re.compile(r"(?<=</tr>)\s*(?:<tr\b[^<>]*/>\s*)+", flags=re.IGNORECASE)
 _FENCE_BEGIN, _FENCE_END = re.compile(r"^[ \t]*```[\w-]*\s*\Z", flags=re.MULTILINE), re.compile(r"\A\s*```(?!\S)")
 _PICTURE = re.compile(
-    r"<img\b(?P<attributes>[^<>]*)>|!\[(?P<written>[^\[\]\n]{0,2000})\]\([^()\s]{1,2000}\)", flags=re.IGNORECASE
+    r"<img\s(?P<attributes>[^<>]*)>|!\[(?P<written>[^\[\]\n]{0,2000})\]\([^()\s]{1,2000}\)", flags=re.IGNORECASE
 )
 _ALT = re.compile(r"\balt\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", flags=re.IGNORECASE)
 
@@ -108,7 +108,7 @@ def _strip_frames(texts: Sequence[str]) -> list[str]:
 
 
 def split_pictures(source: str) -> tuple[str, list[str]]:
-    """The source of a table without the pictures in its cells, and the words that stand for each of them."""
+    """A text without the pictures in it, and the words that stand for each of them."""
     return _PICTURE.sub("", source), [_read_alt(picture) for picture in _PICTURE.finditer(source)]
 
 

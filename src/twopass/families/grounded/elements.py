@@ -148,7 +148,7 @@ def _split_blocks(blocks: Sequence[Block]) -> Iterator[Piece]:
     for block in blocks:
         kind = classify_label(block.label)
         parts = list(_clean_parts(block.content, kind)) or [table_parser.Part("", None)]
-        if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.TEXT)):
+        if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.CHART, Kind.TEXT)):
             yield Piece(block, parts[0].text, parts[0].table)
             continue
         first = _find_part_of_tag(kind, parts)
@@ -175,8 +175,8 @@ def _clean_parts(content: str, kind: Kind) -> Iterator[table_parser.Part]:
 
 
 def _find_part_of_tag(kind: Kind, parts: Sequence[table_parser.Part]) -> int | None:
-    """The index of the part that a tag describes: a table's tag the first table, any other the first text."""
-    matches = (n for n, part in enumerate(parts) if (part.table is not None) == (kind is Kind.TABLE))
+    """The index of the part of a tag: for a table or chart the first table, for any other the first text."""
+    matches = (n for n, part in enumerate(parts) if (part.table is not None) == (kind in (Kind.TABLE, Kind.CHART)))
     return next(matches, None)
 
 
@@ -209,12 +209,16 @@ def _move_tables_to_tags(pieces: list[Piece]) -> list[Piece]:
 
 
 def _take_pictures(piece: Piece) -> Iterator[Piece]:
-    """Yield the piece without the pictures in the cells of its table, and a piece for each of them."""
-    source, pictures = table_parser.split_pictures(piece.text) if piece.table else ("", [])
+    """Yield the piece without the pictures in its prose or in the cells of its table, and a piece for each of them."""
+    is_code = classify_label(piece.block.label) is Kind.CODE or _is_fenced(piece.text)
+    source, pictures = ("", []) if is_code else table_parser.split_pictures(piece.text)
     if not pictures:
         yield piece
         return
-    yield replace(piece, text=source, table=table_parser.parse_source(source))
+    if piece.table is None and len(pictures) == 1 and not source.strip():
+        yield replace(piece, text=pictures[0], is_picture=True)
+        return
+    yield replace(piece, text=source.strip(), table=table_parser.parse_source(source) if piece.table else None)
     for words in pictures:
         yield Piece(replace(piece.block, label=None, corners=(), unread_box=False), words, is_picture=True)
 
@@ -281,6 +285,8 @@ def _build_element(piece: Piece, page: int, is_tagged: bool, is_comment: bool) -
     )
     if piece.is_picture:
         return element.model_copy(update={"figure": Figure(description=piece.text or None), "text": piece.text})
+    if piece.table and kind is Kind.CHART:
+        element = element.model_copy(update={"figure": Figure()})
     return write_table(element, piece.table) if piece.table else with_content(element, piece.text)
 
 
@@ -322,7 +328,7 @@ def _find_flags(block: Block, is_tagged: bool) -> Iterator[Flag]:
 def _classify(piece: Piece) -> Kind:
     kind = classify_label(piece.block.label)
     if piece.table is not None or piece.is_picture:
-        return Kind.PICTURE if piece.is_picture else Kind.TABLE
+        return Kind.PICTURE if piece.is_picture else Kind.CHART if kind is Kind.CHART else Kind.TABLE
     if kind is Kind.TITLE and headings.parse_numbering(answer_text.strip_hashes(piece.text)):
         return Kind.SECTION_HEADER
     if kind is Kind.TEXT:
