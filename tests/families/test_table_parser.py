@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import documents
 from twopass.families import table_parser
+from twopass.families.regions import otsl
 from twopass.text import table_markup
 
 
@@ -77,6 +78,23 @@ def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
             [(0, 0, 3, 1, "a", False), (3, 0, 1, 1, "b", False)],
         ),
         ("<table><tr><td>a</td><tr/><tr><td>b</td><tr/></table>", [(0, 0, 1, 1, "a", False), (1, 0, 1, 1, "b", False)]),
+        (
+            "<table><thead><tr><td>a<tr><td>b</table>",
+            [(0, 0, 1, 1, "a", True), (1, 0, 1, 1, "b", False)],
+        ),
+        (
+            "<table><thead><tr><td>a<tr><td>b<tbody><tr><td>c<tfoot><tr><td>d",
+            [(0, 0, 1, 1, "a", True), (1, 0, 1, 1, "b", True), (2, 0, 1, 1, "c", False), (3, 0, 1, 1, "d", False)],
+        ),
+        (
+            "<table><tr><td>a<td>b<tr><td colspan=9>c<tr><td>d",
+            [(0, 0, 1, 1, "a", False), (0, 1, 1, 1, "b", False), (1, 0, 1, 2, "c", False), (2, 0, 1, 1, "d", False)],
+        ),
+        (
+            "<table><tr><td>a<td rowspan=2>b<tr><td colspan=2>c<td>d",
+            [(0, 0, 1, 1, "a", False), (0, 1, 2, 1, "b", False), (1, 0, 1, 1, "c", False), (1, 2, 1, 1, "d", False)],
+        ),
+        ("<table><tr><td>a?b=1&copy=2 &notit;", [(0, 0, 1, 1, "a?b=1&copy=2 &notit;", False)]),
         ("<table>", []),
     ],
 )
@@ -90,6 +108,42 @@ def test_a_table_that_is_cut_off_keeps_its_cells() -> None:
     (part,) = table_parser.split_tables("<table><tr><td>a</td><td>b")
 
     assert part.table and [cell.text for cell in part.table.cells] == ["a", "b"]
+
+
+@given(st.integers(min_value=0, max_value=80))
+def test_a_table_may_be_cut_off_at_any_place(length: int) -> None:
+    """No part of a tag at the end becomes text, neither in HTML nor in OTSL."""
+    html = '<table><thead><tr><th>One</th></tr></thead><tr><td rowspan="2" colspan="2">Two</td></tr></table>'
+    parts = table_parser.split_tables(html[: len("<table>") + length])
+    grid = otsl.parse("<fcel>One<ecel><nl><fcel>Two<lcel><nl>"[: 6 + length])
+
+    for table in (*(part.table for part in parts), grid):
+        assert table and all("Two".startswith(cell.text) or "One".startswith(cell.text) for cell in table.cells)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a | b\n---|---\nc | d", ["a b", "c d"]),
+        ("| a | b\n| :- | -: |\n| c | d", ["a b", "c d"]),
+        ("| a | b |\n|---|---|\n| c | d |\n| e | f", ["a b", "c d", "e f"]),
+        ("| a | b |\n| c | d |", ["a b", "c d"]),
+        ("| a | b |\n|---|---|\n| \\(|x|\\) | d |", ["a b", "\\(|x|\\) d"]),
+    ],
+)
+def test_markdown_tables_are_found_in_every_form(text: str, rows: list[str]) -> None:
+    """Pipes at the edges, or the line below the head, may be missing; those of a formula divide no cells."""
+    before, part, after = table_parser.split_tables(f"one\n\n{text}\n\ntwo")
+
+    assert part.table and table_markup.to_text(part.table).splitlines() == rows
+    assert (before.text.strip(), after.text.strip(), part.table.cols) == ("one", "two", 2)
+    assert [part.table.cells[0].header, part.table.cells[-1].header] == ["-" in text, False]
+
+
+@pytest.mark.parametrize("text", ["a | b\nc | d", "|x| = |y|\n|z| = |w|", "| a |\n| b |", "a | b\n-----\nc"])
+def test_lines_with_bars_are_prose(text: str) -> None:
+    """Bars without columns, as in formulas, make no table."""
+    assert table_parser.split_tables(text) == [table_parser.Part(text, None)]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +164,24 @@ def test_a_nested_table_is_text_of_its_cell(text: str, texts: list[str], rest: s
     assert first.table and [cell.text for cell in first.table.cells] == texts
     assert first.table.rows == 1
     assert "".join(part.text.strip() for part in others) == rest
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "rest"),
+    [
+        ("<tr><td>a</td><td>b</td></tr><tr><td>c</td></tr> after", ["a", "b", "c"], "after"),
+        ("<td>a</td><td>b", ["a", "b"], ""),
+        ("</td><td>a</td></tr></table>after<table><tr><td>b</td></tr></table>", ["a", "b"], "after"),
+        ("before <tr><td>a</td></tr></table> after", ["a"], "before after"),
+        ("The <td> tag ends with </td>", [], "The <td> tag ends with </td>"),
+    ],
+)
+def test_a_table_that_does_not_begin_is_one(text: str, texts: list[str], rest: str) -> None:
+    """An answer may begin within a table, or lack the tags around its rows; a tag in prose is text."""
+    parts = table_parser.split_tables(text)
+
+    assert [cell.text for part in parts if part.table for cell in part.table.cells] == texts
+    assert " ".join(part.text.strip() for part in parts if not part.table) == rest
 
 
 def test_a_table_after_an_unclosed_one_is_separate() -> None:
@@ -166,10 +238,15 @@ def test_prose_and_tables_keep_their_order() -> None:
     ).map("".join)
 )
 def test_any_tags_give_valid_tables(text: str) -> None:
-    """In any mix of tags every cell lies inside its table, and no two start in the same place."""
+    """In any mix of tags every cell lies inside its table, and no two have the same place."""
     for part in table_parser.split_tables(text):
         if part.table:
-            places = [(cell.row, cell.col) for cell in part.table.cells]
+            places = [
+                (c.row + down, c.col + across)
+                for c in part.table.cells
+                for down in range(c.row_span)
+                for across in range(c.col_span)
+            ]
             assert len(set(places)) == len(places)
             assert all(
                 c.row + c.row_span <= part.table.rows and c.col + c.col_span <= part.table.cols

@@ -154,6 +154,15 @@ def test_text_of_a_document_cannot_stand_for_markup() -> None:
     assert rendered.startswith("\ufffd0\ufffd <math>")
 
 
+@pytest.mark.parametrize(("tag", "shown"), [(r"\tag{3}", "(3)"), (r"\tag*{(3)}", "(3)"), (r"\tag*{3a}", "3a")])
+def test_the_number_of_a_formula_is_shown_as_latex_shows_it(tag: str, shown: str) -> None:
+    """With an asterisk, LaTeX adds no parentheses."""
+    markup = TextRenderer().render_formula(f"a = b {tag}")
+
+    assert html.fromstring(markup).text_content().replace("\u2001", "").replace(" ", "").endswith(shown)
+    assert f"({shown})" not in html.fromstring(markup).text_content()
+
+
 def test_formulas_are_mathml_with_their_latex() -> None:
     """Formulas of their own and in text are MathML, with the LaTeX as annotation."""
     tree = parse_elements(

@@ -209,6 +209,31 @@ def test_lists_are_tight_and_keep_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        ["(1) one", "(2) two", "(a) three"],
+        ["a) one", "b) two"],
+        ["① one", "② two"],
+        ["१. एक", "२. दो"],
+        ["□ one", "■ two", "□ three"],
+        ["☐ one", "☑ two"],
+    ],
+)
+def test_items_of_other_lists_keep_their_signs(lines: list[str]) -> None:
+    """Numbers that Markdown does not know, and boxes that may be ticked, are part of an item of its own."""
+    source = write_page(element("list_item", "\n".join(lines)))
+
+    assert COMMONMARK.render(source) == "<ul>\n" + "".join(f"<li>{line}</li>\n" for line in lines) + "</ul>\n"
+    assert write_page(*(element("list_item", line) for line in lines)) == source
+
+
+def test_a_number_at_the_beginning_of_a_line_of_prose_begins_no_item() -> None:
+    """Two of them are items."""
+    assert write_page(element("list_item", "- see section\n(3) of the act")) == "- see section (3) of the act"
+    assert write_page(element("list_item", "1. one\n(a) two\n(b) three")) == "1. one\n\n- (a) two\n- (b) three"
+
+
+@pytest.mark.parametrize(
     ("numbers", "written"),
     [
         ("1. 2. 3.", "1. x\n2. x\n3. x"),

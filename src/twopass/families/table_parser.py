@@ -12,16 +12,21 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from twopass.document import Cell, Table
-from twopass.text import prose, superscripts, table_markup
+from twopass.text import maths, prose, superscripts, table_markup
 
 # More than a page can hold, so that absurd spans cost no time.
 _MAX_COL_SPAN, _MAX_ROW_SPAN = 100, 1000
 _MAX_CELLS = 50_000  # from here on spans are ignored
 _TABLE_TAG = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
 _CELL_TAG = re.compile(r"<(/?)t[dh]\b", flags=re.IGNORECASE)
-_HEAD_TAG = re.compile(r"<(/?)thead", flags=re.IGNORECASE)
+_HEAD_TAG = re.compile(r"<(?:(/thead|/?t(?:body|foot))|thead)\b", flags=re.IGNORECASE)  # in group 1, its end
+_CUT_TAG = re.compile(  # at the end of an answer that is cut off
+    r"<(?:/?t?|/?t(?:a|ab|abl|able|h|he|hea|head|b|bo|bod|body|f|fo|foo|foot|r|d)|t(?:able|[rdh])\s[^<>]*)\s*\Z",
+    flags=re.IGNORECASE,
+)
 _ROW_END = re.compile(r"</tr\s*>", flags=re.IGNORECASE)
 _STRUCTURE_TAG = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
+_ROWS_BEGIN = re.compile(r"\s*+(?=<t(?:r|d|h|head|body)\b[^<>]*>[\s\S]*</t)", flags=re.IGNORECASE)
 _ROW = re.compile(
     r"(?:\A|(?P<begun><tr\b[^<>]*>)|</tr\b[^<>]*>)(?P<content>.*?)(?=(?P<ended></tr\b)|<tr\b|\Z)",
     flags=re.DOTALL | re.IGNORECASE,
@@ -36,9 +41,15 @@ _STYLE_TAG = re.compile(
     r"|<a\s[^<>]*>|</a\s*>",
     flags=re.IGNORECASE,
 )
+_RULE = r"[ \t]*:?-+:?[ \t]*"  # below a column's head
 _GFM_TABLE = re.compile(
-    r"^[ \t]*\|.+\|[ \t]*\n[ \t]*\|(?:[ \t]*:?-+:?[ \t]*\|)+(?:\n[ \t]*\|.*\|[ \t]*)*", flags=re.MULTILINE
+    rf"^[ \t]*\|.+\|[ \t]*\n[ \t]*\|(?:{_RULE}\|)+(?:\n[ \t]*\|.*)*"
+    rf"|^[^\n|]*\|.*\n(?:[ \t]*\|)?{_RULE}(?:\|{_RULE})+(?:\|[ \t]*)?$(?:\n[^\n|]*\|.*)*"  # without pipes at the edges
+    r"|^[ \t]*\|[ \t][^\n|]*\|.*[ \t]\|[ \t]*(?:\n[ \t]*\|[ \t][^\n|]*\|.*[ \t]\|[ \t]*$)+",  # without a head
+    flags=re.MULTILINE,
 )
+_GFM_RULE = re.compile(rf"\|?{_RULE}(?:\|{_RULE})*\|?")
+_PIPE = re.compile(r"(?<!\\)\|")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7});")
 # The frame of an HTML document: no text of the page.
 _FRAME_TAG = re.compile(
@@ -52,7 +63,7 @@ _COMMENT = re.compile(r"<!--(?:(?!-->|<!--).)*+-->", flags=re.DOTALL)
 _EMPTY_ROWS = re.compile(r"(?<=</tr>)\s*(?:<tr\b[^<>]*/>\s*)+", flags=re.IGNORECASE)
 _FENCE_BEGIN, _FENCE_END = re.compile(r"^[ \t]*```[\w-]*\s*\Z", flags=re.MULTILINE), re.compile(r"\A\s*```(?!\S)")
 _PICTURE = re.compile(
-    r"<img\b(?P<attributes>[^<>]*)>|!\[(?P<written>[^\[\]\n]{0,2000})\]\([^()\s]{1,2000}\)", flags=re.IGNORECASE
+    r"<img\s(?P<attributes>[^<>]*)>|!\[(?P<written>[^\[\]\n]{0,2000})\]\([^()\s]{1,2000}\)", flags=re.IGNORECASE
 )
 _ALT = re.compile(r"\balt\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", flags=re.IGNORECASE)
 
@@ -97,7 +108,7 @@ def _strip_frames(texts: Sequence[str]) -> list[str]:
 
 
 def split_pictures(source: str) -> tuple[str, list[str]]:
-    """The source of a table without the pictures in its cells, and the words that stand for each of them."""
+    """A text without the pictures in it, and the words that stand for each of them."""
     return _PICTURE.sub("", source), [_read_alt(picture) for picture in _PICTURE.finditer(source)]
 
 
@@ -147,9 +158,13 @@ def _find_tables(text: str) -> Iterator[tuple[int, int]]:
 def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each outermost HTML table.
 
-    A table that is not closed ends with the last nested table that is, or with the text.
+    A table that is not closed ends with the last nested table that is, or with the text. One that is not opened begins
+    with its first tag: in an answer that begins within it, or is nothing else.
     """
     start = depth = end = at = 0
+    if (first := _ROWS_BEGIN.match(text)) and not _TABLE_TAG.search(text):
+        *_, last = _STRUCTURE_TAG.finditer(text)
+        yield first.end(), last.end() if last.group().startswith("</") else len(text)
     in_cell = False
     for tag in _TABLE_TAG.finditer(text):
         cells = _CELL_TAG.findall(text, at, tag.start())
@@ -166,6 +181,9 @@ def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:
             depth, end = depth - 1, tag.end()
             if not depth:
                 yield start, end
+        elif cells and (first := _STRUCTURE_TAG.search(text, end, tag.start())):
+            end = tag.end()
+            yield first.start(), end
     if depth:
         yield start, end
 
@@ -177,7 +195,8 @@ def parse_source(text: str) -> Table:
 
 def parse_html(text: str) -> Table:
     """Parse an HTML table. Text in a row but outside its cells goes to the nearest cell."""
-    text = _EMPTY_ROWS.sub(_open_rows, _COMMENT.sub("", _flatten_nested_tables(text)))
+    text = _EMPTY_ROWS.sub(_open_rows, _COMMENT.sub("", _flatten_nested_tables(_CUT_TAG.sub("", text))))
+    last_end = max((tag.start() for tag in _HEAD_TAG.finditer(text) if tag[1]), default=-1)
     rows: list[list[_UnplacedCell]] = []
     beside = set[int]()  # rows that are text between others, such as a caption
     in_head, at, has_loose_text = False, 0, False
@@ -196,6 +215,7 @@ def parse_html(text: str) -> Table:
             if not row["begun"] and not first:
                 beside.add(len(rows))
             rows.append(cells)
+            in_head = in_head and start < last_end  # a head that does not end is one row
         has_loose_text = bool(stray) and not row["begun"]
     columns = max((sum(cell.cols for cell in row) for row in rows), default=1)
     return _place_cells([[row[0]._replace(cols=columns)] if n in beside else row for n, row in enumerate(rows)])
@@ -238,11 +258,11 @@ def clean_cell_text(text: str) -> str:
     if _ENTITY.search(text):
         text = prose.unescape(text)
     lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line)
+    return maths.unify_dollars("\n".join(line for line in lines if line))
 
 
 def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:
-    """Place each cell in the first free column of its row; row spans end with the table.
+    """Place each cell in the first free column of its row; spans end with the table, and before a taken place.
 
     A row without cells has empty ones where no cell above spans it.
     """
@@ -254,9 +274,11 @@ def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:
             while (r, c) in taken:
                 c += 1
             row_span, col_span = (min(cell.rows, len(rows) - r), cell.cols) if len(taken) < _MAX_CELLS else (1, 1)
+            col_span = next((n for n in range(1, col_span) if (r, c + n) in taken), col_span)
             taken |= {(r + down, c + across) for down in range(row_span) for across in range(col_span)}
             cells.append(Cell(row=r, col=c, row_span=row_span, col_span=col_span, text=cell.text, header=cell.header))
             c += col_span
+    cells, taken = _end_widest_row(cells, taken)
     columns = max((c for _, c in taken), default=-1) + 1
     for r in (r for r, row in enumerate(rows) if not row and len(taken) < _MAX_CELLS):
         free = [(r, c) for c in range(columns) if (r, c) not in taken]
@@ -267,9 +289,30 @@ def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:
     return table.model_copy(update={"complexity": "complex"}) if len(widths) > 1 else table
 
 
+def _end_widest_row(cells: list[Cell], taken: set[tuple[int, int]]) -> tuple[list[Cell], set[tuple[int, int]]]:
+    """End the span of the last cell of the widest row where the others end, if it alone goes beyond."""
+    widths: dict[int, int] = {}
+    for r, c in taken:
+        widths[r] = max(widths.get(r, 0), c + 1)
+    (_, others), (row, width) = [(0, 0), (0, 0), *sorted(widths.items(), key=lambda one: one[1])][-2:]
+    last = next((n for n, cell in enumerate(cells) if (cell.row, cell.col + cell.col_span) == (row, width)), None)
+    if not others or last is None or cells[last].row_span > 1 or (end := max(others, cells[last].col + 1)) >= width:
+        return cells, taken
+    cells[last] = cells[last].model_copy(update={"col_span": end - cells[last].col})
+    return cells, {(r, c) for r, c in taken if c < end}
+
+
 def parse_gfm(text: str) -> Table:
-    """Parse a GFM table; its first row is the header."""
-    lines = [line.strip().removeprefix("|").removesuffix("|") for line in text.strip().splitlines()]
-    rows = [re.split(r"(?<!\\)\|", line) for n, line in enumerate(lines) if n != 1]
+    """Parse a GFM table; its first row is the header, unless the line below it is missing. Pipes divide no formula."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    has_head = len(lines) > 1 and bool(_GFM_RULE.fullmatch(lines[1]))
+    lines = [maths.FORMULA.sub(lambda found: _PIPE.sub(r"\\|", found.group()), line) for line in lines]
+    rows = [_PIPE.split(_trim_pipes(line)) for n, line in enumerate(lines) if n != 1 or not has_head]
     texts = [[clean_cell_text(text.replace("\\|", "|")) for text in row] for row in rows]
-    return _place_cells([[_UnplacedCell(text, 1, 1, n == 0) for text in row] for n, row in enumerate(texts)])
+    return _place_cells(
+        [[_UnplacedCell(text, 1, 1, has_head and n == 0) for text in row] for n, row in enumerate(texts)]
+    )
+
+
+def _trim_pipes(line: str) -> str:
+    return line.removeprefix("|") if line.endswith("\\|") else line.removeprefix("|").removesuffix("|")

@@ -18,7 +18,8 @@ _HTML = re.compile(
     r"|<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->"
     r"|</?(?:html|head|body|meta|link|title|table|caption|colgroup|col|thead|tbody|tfoot|tr|td|th|br|hr|p|a|b|i|s|u|em"
     r"|strong|d[dtl]|h[1-6]|del|ins|pre|code|mark|small|span|center|div|font|section|article|main|figure|figcaption|ul|ol|li"
-    r"|sub|sup|smiles|[felux]cel|ched|rhed|srow|nl)\b[^<>]*>",
+    r"|sub|sup|smiles|[felux]cel|ched|rhed|srow|nl)\b[^<>]*>"
+    r"|<(?:/?t[a-z]{0,4}|t(?:able|[rdh])\s[^<>]*|[a-z]{1,4})\s*\Z",  # cut off with the answer
     flags=re.DOTALL | re.IGNORECASE,
 )
 _IMAGE = re.compile(

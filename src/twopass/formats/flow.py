@@ -193,6 +193,12 @@ def split_items(element: Element) -> list[InlineText]:
     return [_choose_line(*pair) for pair in zip(texts, own, strict=True)]
 
 
+def parse_item(element: Element, text: str) -> tuple[str, str]:
+    """The Markdown marker of one of the items of an element, and the rest of its text; no marker for a paragraph."""
+    is_item = list_items.begins_item(text) or (element.kind is Kind.LIST_ITEM and list_items.is_list(text))
+    return list_items.parse(text) if is_item else ("", text)
+
+
 def describe_figure(element: Element) -> FigureTexts:
     """The texts of a picture or chart: what its data or an earlier one of them says is not written again."""
     figure = element.figure or Figure()

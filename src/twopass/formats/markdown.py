@@ -195,7 +195,7 @@ def _render_items(element: Element, context: _Context) -> _Block:
     rendered, letters = "", 0
     markers: list[str] = []
     for text, is_markdown in flow.split_items(element):
-        marker, rest = list_items.parse(text) if list_items.begins_item(text) else ("", text)
+        marker, rest = flow.parse_item(element, text)
         skipped = letters + links.count_letters(text.removesuffix(rest))
         shown = flow.locate_links(element, InlineText(rest, is_markdown), skipped)
         line = _render_text(rest, is_markdown, marks, context.options.maths, alone=True, shown=shown)

@@ -18,7 +18,7 @@ _PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 _LOOK_BACK = 4  # paragraphs that may lie between two parts, such as authors' addresses and table notes
 _OVERLAP = 0.01  # of the page: boxes of neighbouring columns overlap by up to this much
 _ALIGNMENT = 0.08  # of the page: left edges of a table's parts differ by less, their widths by less than twice that
-_LIST_MARKER = re.compile(rf"\s*(?:[{list_items.BULLETS}·*‒–—-]|\(?\w{{1,3}}[.)])\s")
+_LIST_MARKER = re.compile(rf"\s*(?:[{list_items.BULLETS}{list_items.BOXES}·*‒–—-]|\(?\w{{1,3}}[.)])\s")
 _CONTINUED = re.compile(r"\b(?:continued|cont\.|fortsetzung|suite)|续|續|계속|つづき", flags=re.IGNORECASE)
 _CAPTION_NUMBER = re.compile(r"^\D{0,12}?(\d+(?:[.-]\d+)*)")
 

@@ -8,24 +8,38 @@ from collections.abc import Sequence
 
 from twopass.text import prose
 
-BULLETS = "•◦▪‣∙●○■□\uf0b7\uf0a7"  # also without a blank behind; the last two are codes of symbol fonts
+BULLETS = "•◦▪‣∙●○\uf0b7\uf0a7"  # also without a blank behind; the last two are codes of symbol fonts
+BOXES = "□■☐☑☒"  # the same, but whether they are ticked matters: they stay in front of their item's words
 _BULLET = re.compile(rf"[{BULLETS}]\s*(?=\S)|[‒–—*+·-]\s+(?=\S)")
+_BOX = re.compile(rf"[{BOXES}]\s*(?=\S)")
 _NUMBERED = re.compile(r"([0-9]{1,9}[.)])\s+(?=\S)")
+# Also with numbers and letters that Markdown does not know.
+_ITEM = re.compile(rf"\s*(?:[{BULLETS}{BOXES}·]\s*|(?:[-–*+]|\d{{1,3}}[.)]|\(?[a-z]\)|\(\d{{1,3}}\)|[①-⑳])\s+)(?=\S)")
 
 
 def split(text: str) -> list[str]:
-    """Split an element's text into paragraphs and list items: a model may box a whole list as one element."""
+    """Split an element's text into paragraphs and list items: a model may box a whole list as one element.
+
+    One line with a number that Markdown does not know may be within an item's sentence; several are items.
+    """
     parts: list[list[str]] = [[]]
-    for line in text.splitlines():
-        stripped = line.strip()
-        if not stripped or begins_item(stripped):
+    lines = [line.strip() for line in text.splitlines()]
+    has_items = is_list(text) and sum(bool(line) and not begins_item(line) for line in lines) > 1
+    for stripped in lines:
+        if has_items or not stripped or begins_item(stripped):
             parts.append([])
         parts[-1].append(stripped)
     return [prose.to_one_line("\n".join(part)) for part in parts if any(part)]
 
 
 def begins_item(text: str) -> bool:
-    return bool(_NUMBERED.match(text) or _BULLET.match(text))
+    return bool(_NUMBERED.match(text) or _BULLET.match(text) or _BOX.match(text))
+
+
+def is_list(text: str) -> bool:
+    """Whether each line of a text starts with a bullet, a box, a number or a letter."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return bool(lines) and all(_ITEM.match(line) for line in lines)
 
 
 def parse(text: str) -> tuple[str, str]:

@@ -24,6 +24,11 @@ _PLAIN_WORD = re.compile(r"(?<![^\W_])(?<!\\)[^\W\d_]{2,}")
 _DELIMITED = re.compile(
     rf"{_DISPLAY.pattern}|\\\((?P<inline>(?:[^\\]|\\[^()])++)\\\)|(?<![\\$])\$(?P<dollar>[^$\n]++)\$(?![\d$])"
 )
+# Of LaTeX's signs, or one letter: other dollars are amounts. No blank is inside, and no word touches it.
+_SURE_DOLLARS = re.compile(
+    r"(?<![\\$\w])\$(?![\s$])((?=[^$\n]*[\\^_={}])[^$\n]+|[A-Za-z])(?<![\s\\])\$(?![$\w])"
+    r"|(?<![\\$])\$\$(?!\$)((?:[^$\\]|\\[\s\S])++)\$\$(?!\$)"
+)
 _DELIMITER = re.compile(r"(?:\\[()\[\]]|(?<!\\)\$\$?)")
 _UNSTARRED = {"align": "aligned", "gather": "gathered", "multline": "gathered", "equation": "gathered"}
 _SPECIAL = re.compile(
@@ -77,6 +82,21 @@ def unify_delimiters(text: str) -> str:
         parts += [text[at : found.start()], begin, _get_latex(found), end]
         at = found.end()
     return "".join([*parts, text[at:]])
+
+
+def unify_dollars(text: str) -> str:
+    r"""Text with `\(` and `\)` or `\[` and `\]` in place of dollar signs that surely enclose a formula."""
+    if "$" not in text:
+        return text
+    parts, at = [], 0
+    for found in FORMULA.finditer(text):
+        parts += [_SURE_DOLLARS.sub(_delimit, text[at : found.start()]), found.group()]
+        at = found.end()
+    return "".join([*parts, _SURE_DOLLARS.sub(_delimit, text[at:])])
+
+
+def _delimit(found: re.Match[str]) -> str:
+    return rf"\({found[1]}\)" if found[1] else rf"\[{found[2].strip()}\]"
 
 
 def delimit_environments(text: str) -> str:

@@ -9,6 +9,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from html.entities import html5
 
 from twopass.text import maths
 from twopass.text.hyphenation import NO_WORDS, Joint, Vocabulary
@@ -52,6 +53,7 @@ _ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
 _SENTENCE_END = re.compile(
     r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s+[\"'“‘«(\[]?[^\W_a-zß-ÿ])|[。！？]+[”’」』）]*|\n{2,}"
 )
+_ENTITY = re.compile(r"&(?:#(?:[0-9]{1,7}|[xX][0-9a-fA-F]{1,7});?|([A-Za-z][A-Za-z0-9]{1,31};))")
 _TOO_LARGE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{8,});?")  # Python converts no number of thousands of digits
 _NO_PROSE = re.compile(rf"{maths.FORMULA.pattern}|https?://\S+|<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->")
 _LONGEST_WORD = 40  # characters that are searched for an abbreviation: more are a repetition
@@ -160,8 +162,14 @@ def _lacks_vowels(text: str) -> bool:
 
 
 def unescape(text: str) -> str:
-    """Replace HTML's names and numbers of characters; numbers that no character has become U+FFFD."""
-    return html.unescape(_TOO_LARGE.sub("\ufffd", text))
+    """Replace HTML's names and numbers of characters; numbers that no character has become U+FFFD.
+
+    A name ends with a semicolon: `?a=1&copy=2` and `&notit;` are text.
+    """
+    text = _TOO_LARGE.sub("\ufffd", text)
+    return _ENTITY.sub(
+        lambda found: html.unescape(found[0]) if found[1] is None or found[1] in html5 else found[0], text
+    )
 
 
 def strip_markup(text: str) -> str:

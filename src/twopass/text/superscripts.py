@@ -24,5 +24,7 @@ def from_unicode(text: str) -> str:
 
 
 def replace_tags(text: str) -> str:
-    """A text with Unicode's characters in place of HTML's tags for superscripts and subscripts."""
-    return _TAG.sub(lambda found: to_unicode(found[2], _STYLES[found[1].lower()]), text)
+    """A text with Unicode's characters in place of HTML's tags for superscripts and subscripts; LaTeX stays."""
+    return _TAG.sub(
+        lambda found: found[2] if "\\" in found[2] else to_unicode(found[2], _STYLES[found[1].lower()]), text
+    )

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.families.grounded import answer_text
+from tests.fakes.answers import block
+from tests.fakes.documents import build_document, checkpoint, element
+from tests.fakes.markdown_readers import Page, read_with_markdown_it
+from twopass.document import RungName
+from twopass.families import registry, table_parser
+from twopass.families.grounded import answer_text, elements
+from twopass.families.interface import Rung
+from twopass.formats import markdown
 
 
 @given(st.text(alphabet="aBö1-–.· \n/@", max_size=40))
@@ -42,7 +50,9 @@ def test_bullets_and_numbers_that_go_on_within_a_line_begin_items() -> None:
     expected = {
         "• Grease it• Lift it • Note it": "• Grease it\n• Lift it\n• Note it",
         "1. Pull the lever2. Turn the wheel3. Wait": "1. Pull the lever\n2. Turn the wheel\n3. Wait",
+        "\uf0b7 Grease it\uf0b7 Lift it": "\uf0b7 Grease it\n\uf0b7 Lift it",
         "☐ One ☑ Two ☐ Three": "☐ One ☑ Two ☐ Three",
+        "□ One ■ Two □ Three": "□ One ■ Two □ Three",
         "1. Let out CO2. Then wait": "1. Let out CO2. Then wait",
         "7. See page8. Begin at mark10. Stop": "7. See page\n8. Begin at mark10. Stop",
     }
@@ -57,3 +67,70 @@ def test_splitting_items_changes_only_blanks(text: str) -> None:
 
     assert "".join(split.split()) == "".join(text.split())
     assert len(split.splitlines()) >= len(text.splitlines())
+
+
+@given(
+    st.lists(st.sampled_from(["x**2", "0.5**", "f(x)**2", "2**10**3", "0.3***", "** p<0.05", "*.py"]), min_size=1),
+    st.sampled_from([" ", " + ", "/", ", ", "\n"]),
+    st.sampled_from(["", "**Note** ", "这是**Note**，", "~~Note~~ ***Note*** ", r"\(a^{**}b^{**}\) "]),
+)
+def test_asterisks_of_terms_are_no_emphasis(terms: list[str], sign: str, beginning: str) -> None:
+    """Powers and marks of significance stay, in the text and in what a reader shows, also beside real emphasis."""
+    text = sign.join(terms)
+    read = elements.with_content(element("text"), beginning + text)
+    source = markdown.write(build_document(checkpoint(1, read)))[0]
+
+    assert read.text.endswith(text) and "**Note" not in read.text and "~~" not in read.text
+    assert Page(read_with_markdown_it(source)).text.endswith(" ".join(text.split()))
+
+
+def test_maths_keeps_its_asterisks() -> None:
+    """Marks within a formula are no emphasis."""
+    assert answer_text.strip_emphasis(r"\(a^{**}b^{**}\) **c \(d\)**") == r"\(a^{**}b^{**}\) c \(d\)"
+
+
+@pytest.mark.parametrize("sign", ["\r\n", "\r", "\n"])
+def test_lines_may_end_in_any_way(sign: str) -> None:
+    """No line end becomes two, which would end a paragraph."""
+    assert answer_text.clean_prose(f"one{sign}two") == "one\ntwo"
+
+
+def test_only_whole_entities_are_decoded() -> None:
+    """The beginning of another word is no name of a character, nor is a part of an address."""
+    text = "a?b=1&copy=2&region=3 &notit; &copyright; AT&T"
+
+    assert answer_text.clean_prose(f"{text} &copy; &amp;lt; &#169;") == f"{text} © < ©"
+
+
+def test_raised_maths_stays_maths() -> None:
+    """A formula within a tag keeps its signs."""
+    assert answer_text.clean_prose(r"y<sup>\(a\)</sup> z<sup>a</sup>") == r"y\(a\) zᵃ"
+
+
+@pytest.mark.parametrize("family", ["deepseek_ocr", "glm_ocr"])
+@given(
+    st.lists(
+        st.sampled_from([r"$x_i < y$", r"$\alpha$", "$n$", "$$E = mc^2$$", "$5", "US$7", "$5 = €4", "$HOME", r"\(z\)"])
+    )
+)
+def test_dollars_enclose_formulas_and_name_amounts(family: str, parts: list[str]) -> None:
+    """Whatever stands between, a formula in dollar signs has the delimiters of one, and amounts stay text."""
+    inline = [re.sub(r"(?<!\$)\$([^$]+)\$(?!\$)", r"\\(\1\\)", part) for part in ("so", *parts)]
+    wanted = [re.sub(r"\$\$(.+)\$\$", r"\\[\1\\]", part) for part in inline]
+    text = ", and ".join(["so", *parts])
+
+    rung = Rung(RungName.NORMAL, "", grammar="document" if family == "deepseek_ocr" else "text")
+    answer = block("text", text) if family == "deepseek_ocr" else text
+    [read] = registry.get_family(family).parse(answer, 1, rung).elements
+
+    assert read.text == ", and ".join(wanted)
+    source = markdown.write(build_document(checkpoint(1, read)))[0]
+    shown = Page(read_with_markdown_it(source)).text
+    assert shown == re.sub(r"\\[()]", "$", text)
+
+
+def test_formulas_in_cells_have_delimiters() -> None:
+    """The same in tables."""
+    [part] = table_parser.split_tables("<table><tr><td>$x^2$</td><td>$5</td></tr></table>")
+
+    assert part.table and [cell.text for cell in part.table.cells] == [r"\(x^2\)", "$5"]

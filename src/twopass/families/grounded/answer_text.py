@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from html import unescape
 
-from twopass.text import hyphenation, maths, prose, superscripts
+from twopass.text import hyphenation, list_items, maths, prose, superscripts
 
 _MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
 _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
 _CENTER_TAG = re.compile(r"</?center\s*>", flags=re.IGNORECASE)
 _BREAK = re.compile(r"(?:(?<![ \t])[ \t]+)?<br\s*/?>[ \t]*\n?", flags=re.IGNORECASE)
 _DOUBLE_ESCAPED = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
-_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
-_EMPHASIS = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
+# Behind a Latin letter, a digit or the end of a term, as in x**2 + y**2 and 0.5**/0.3**, none begins.
+_EMPHASIS = (
+    r"(?<![A-Za-z0-9)\]*~])(?P<style>\*{2,3}|~~)(?=[^\s*~])(?P<styled>(?:(?!(?P=style)).)++)(?<=\S)(?P=style)(?![*~])"
+)
+_STYLED = re.compile(rf"{maths.FORMULA.pattern}|{_EMPHASIS}")
+_MARKS = re.compile(
+    rf"{maths.FORMULA.pattern}|{_EMPHASIS}|(?<![\w*])\*(?=\w)[^*\n]++(?<=[^\s*])\*(?![\w*])"
+    r"|(?P<mark>(?<=\S)\*+|\*+(?=\S)|~{2,})"
+)
 _NOT_PAIRED = rf"(?!(?:{'|'.join(sorted(hyphenation.CONJUNCTIONS))})\b)"
 _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
 _WORD_HYPHEN = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)-[ ]+{_NOT_PAIRED}(?=([^\W\d_]++))")
 _JOINED_ITEM = re.compile(r"((?<!\S)[^\s-]+(?:-[^\s-]+)*)-\s+(?=([^\W\d_]))")
-_JOINED_BULLET = re.compile(r"(?<=\S) *(?=([•◦▪‣●○]))")
+_JOINED_BULLET = re.compile(rf"(?<=\S) *(?=([{list_items.BULLETS}]))")
 _JOINED_NUMBER = re.compile(r"(?<=[^\W\d_A-Z])(?=(\d{1,3})[.)]\s+[^\W\d_a-z])")
 _FIRST_NUMBER = re.compile(r"\s*(\d{1,3})[.)]\s")
 _POSSIBLE_ITEM = re.compile(r"(?<=[^\W\d_]{2})-[ ]+(?=[^\W\d_a-zß-öø-ÿ][^\W\d_A-Z])")
@@ -37,8 +43,6 @@ _CODE = re.compile(
     r"|[\w.\[\]\"']+[ \t]*[-+*/|&]?=[ \t]*[^\s=].*|[\w.]+\(.*\)$|.*[;{}]$|\$ \S)"
 )
 _NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{maths.TRAILING_NUMBER.pattern})")
-_ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
-_ITEM = re.compile(rf"\s*(?:[•◦▪‣·●○■□☐☑☒]\s*|[-–*+]\s+|{_ORDERED}\s+)(?=\S)")
 
 
 def clean_prose(text: str) -> str:
@@ -46,17 +50,26 @@ def clean_prose(text: str) -> str:
 
     Take tables out first: a decoded `&lt;td&gt;` looks like a tag.
     """
-    text = superscripts.replace_tags(_BREAK.sub("\n", fix_markup(text)))
-    text = _ENTITY.sub(lambda found: unescape(found.group()), _DOUBLE_ESCAPED.sub("&", text))
+    text = _unescape(superscripts.replace_tags(_BREAK.sub("\n", fix_markup(text))))
     text = "\n".join(line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def clean_code(text: str) -> str:
+    """Decode the entities of code; whatever else it has is its own."""
+    lines = [line.rstrip() for line in _unescape(text).splitlines()]
+    return "\n".join(lines).strip("\n")
+
+
+def _unescape(text: str) -> str:
+    return prose.unescape(_DOUBLE_ESCAPED.sub("&", text))
 
 
 def fix_markup(text: str) -> str:
     """Drop center tags and fix LaTeX commands; tables and entities stay as the model wrote them."""
     for wrong, right in _LATEX_FIXES.items():
         text = text.replace(wrong, right)
-    return "\n".join(line.rstrip() for line in _CENTER_TAG.sub("", text).replace("\r", "\n").split("\n"))
+    return "\n".join(line.rstrip() for line in re.sub(r"\r\n?", "\n", _CENTER_TAG.sub("", text)).split("\n"))
 
 
 def fix_hyphens(text: str) -> str:
@@ -83,7 +96,10 @@ def _end_line(found: re.Match[str], language: str | None) -> str:
 
 
 def split_items(text: str) -> str:
-    """Begin a line where the first bullet of a text comes again, and where a word ends with the next item's number."""
+    """Begin a line where the first bullet of a text comes again, and where a word ends with the next item's number.
+
+    Boxes to tick stand beside each other.
+    """
     first = text.lstrip()[:1]
     text = _JOINED_BULLET.sub(lambda found: "\n" if found[1] == first else found.group(), text)
     if not (number := _FIRST_NUMBER.match(text)):
@@ -107,11 +123,16 @@ def _split_item(found: re.Match[str]) -> str:
 
 def strip_emphasis(text: str) -> str:
     """Remove Markdown's marks for bold and struck-out text. Maths stays as the model wrote it."""
-    return _EMPHASIS.sub(r"\2", text)
+    return _STYLED.sub(lambda found: found["styled"] or found.group(), text)
 
 
 def to_markdown(text: str) -> str:
-    """Write maths between dollar signs. Where there is maths, other dollar signs are escaped."""
+    """Write maths between dollar signs. Where there is maths, other dollar signs are escaped.
+
+    Where there is maths or emphasis, marks that style nothing are escaped.
+    """
+    if _STYLED.search(text):
+        text = _MARKS.sub(lambda found: re.sub("(.)", r"\\\1", found["mark"] or "") or found.group(), text)
     if not maths.FORMULA.search(text):
         return text
     parts, at = [], 0
@@ -162,12 +183,6 @@ def has_number(formula: str) -> bool:
 
 def strip_number(formula: str) -> str:
     return _NUMBER.sub("", formula)
-
-
-def is_list(text: str) -> bool:
-    """Whether each line of a text starts with a bullet or a number."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    return bool(lines) and all(_ITEM.match(line) for line in lines)
 
 
 def cut_headings(text: str, headings: str) -> str:

@@ -11,7 +11,7 @@ from twopass.families import table_parser
 from twopass.families.content import write, write_table
 from twopass.families.grounded import answer_text
 from twopass.families.grounded.grounding import Block
-from twopass.text import headings, maths, prose
+from twopass.text import headings, list_items, maths, prose
 
 # Labels that the models use (title … equation), and more that other users of them have reported.
 _LABEL_KINDS = {
@@ -34,6 +34,11 @@ _LABEL_KINDS = {
     "photo": Kind.PICTURE,
     "picture": Kind.PICTURE,
     "seal": Kind.PICTURE,
+    "stamp": Kind.PICTURE,
+    "logo": Kind.PICTURE,
+    "icon": Kind.PICTURE,
+    "qr_code": Kind.PICTURE,
+    "barcode": Kind.PICTURE,
     "figure": Kind.PICTURE,
     "diagram": Kind.PICTURE,
     "flowchart": Kind.PICTURE,
@@ -59,6 +64,9 @@ _LABEL_KINDS = {
     "page_footer": Kind.PAGE_FOOTER,
     "page_number": Kind.PAGE_FOOTER,
 }
+# What may be a label; what names one that no table here has. Anything else is text in place of a label.
+_LABEL = re.compile(r"[A-Za-z]+(?:[_-][A-Za-z0-9]+){0,3}|[a-z]+ [a-z]+")
+_NAME = re.compile(r"[a-z]+(?:[_-][a-z0-9]+)*")
 # An unknown label gets the kind of the first of these that it contains.
 _LABEL_PARTS = (
     ("caption", Kind.CAPTION),
@@ -78,6 +86,8 @@ _LABEL_PARTS = (
     ("figure", Kind.PICTURE),
 )
 _FENCE = re.compile(r"\s*```[ \t]*[\w+#.-]*[ \t]*")
+_FENCE_MARK = "```"
+_MARKDOWN_FENCE = re.compile(r"```(?:markdown|md)", flags=re.IGNORECASE)
 _DIAGRAM_PARTS = ("figure", "diagram", "flow")  # in labels of pictures that are drawings
 _PROSE_KINDS = frozenset(
     {Kind.TEXT, Kind.LIST_ITEM, Kind.CAPTION, Kind.FOOTNOTE, Kind.TITLE, Kind.SECTION_HEADER} | FURNITURE
@@ -109,13 +119,24 @@ def classify_label(label: str | None) -> Kind:
     normalized = _normalize_label(label)
     if normalized in _LABEL_KINDS:
         return _LABEL_KINDS[normalized]
-    return next((kind for part, kind in _LABEL_PARTS if part in normalized), Kind.TEXT)
+    may_be = _LABEL.fullmatch(label or "")
+    return next((kind for part, kind in _LABEL_PARTS if may_be and part in normalized), Kind.TEXT)
 
 
 def is_label(label: str) -> bool:
-    """Whether a label names a kind; the models also write the text itself in its place."""
+    """Whether this may be a label; the models also write the text itself in its place."""
+    return _names_kind(label) or bool(_NAME.fullmatch(label))
+
+
+def is_text(label: str, content: str) -> bool:
+    """Whether a label is text: none that names a kind, unless it looks like one and text stands below it."""
+    return not is_label(label) or not (_names_kind(label) or content.strip() or "_" in label)
+
+
+def _names_kind(label: str) -> bool:
     normalized = _normalize_label(label)
-    return normalized in _LABEL_KINDS or any(part in normalized for part, _ in _LABEL_PARTS)
+    has_part = any(part in normalized for part, _ in _LABEL_PARTS)
+    return normalized in _LABEL_KINDS or (has_part and bool(_LABEL.fullmatch(label)))
 
 
 def _normalize_label(label: str | None) -> str:
@@ -125,9 +146,9 @@ def _normalize_label(label: str | None) -> str:
 def _split_blocks(blocks: Sequence[Block]) -> Iterator[Piece]:
     """Separate the tables in a block from its text. Every block gives one piece that keeps its tag."""
     for block in blocks:
-        parts = list(_clean_parts(block.content)) or [table_parser.Part("", None)]
         kind = classify_label(block.label)
-        if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.TEXT)):
+        parts = list(_clean_parts(block.content, kind)) or [table_parser.Part("", None)]
+        if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.CHART, Kind.TEXT)):
             yield Piece(block, parts[0].text, parts[0].table)
             continue
         first = _find_part_of_tag(kind, parts)
@@ -137,18 +158,25 @@ def _split_blocks(blocks: Sequence[Block]) -> Iterator[Piece]:
             yield Piece(block, part.text, part.table) if n == first else _untagged_piece(block, part)
 
 
-def _clean_parts(content: str) -> Iterator[table_parser.Part]:
-    """Split a block's content into tables and cleaned prose; blank prose is dropped."""
+def _clean_parts(content: str, kind: Kind) -> Iterator[table_parser.Part]:
+    """Split the content of a block of this kind into tables and cleaned texts; blank ones are dropped."""
+    if kind is Kind.CODE:
+        yield table_parser.Part(answer_text.clean_code(content), None)
+        return
     for part in table_parser.split_tables(answer_text.fix_markup(content)):
         if part.table is not None:
             yield part
-        elif text := answer_text.clean_prose(part.text):
-            yield part._replace(text=text)
+            continue
+        may_be_several = kind is Kind.TEXT or kind in HEADINGS
+        for text in _split_text(part.text, kind) if may_be_several else [part.text]:
+            clean = answer_text.clean_code if _is_fenced(text) else answer_text.clean_prose
+            if cleaned := clean(text):
+                yield part._replace(text=cleaned)
 
 
 def _find_part_of_tag(kind: Kind, parts: Sequence[table_parser.Part]) -> int | None:
-    """The index of the part that a tag describes: a table's tag the first table, any other the first text."""
-    matches = (n for n, part in enumerate(parts) if (part.table is not None) == (kind is Kind.TABLE))
+    """The index of the part of a tag: for a table or chart the first table, for any other the first text."""
+    matches = (n for n, part in enumerate(parts) if (part.table is not None) == (kind in (Kind.TABLE, Kind.CHART)))
     return next(matches, None)
 
 
@@ -181,12 +209,16 @@ def _move_tables_to_tags(pieces: list[Piece]) -> list[Piece]:
 
 
 def _take_pictures(piece: Piece) -> Iterator[Piece]:
-    """Yield the piece without the pictures in the cells of its table, and a piece for each of them."""
-    source, pictures = table_parser.split_pictures(piece.text) if piece.table else ("", [])
+    """Yield the piece without the pictures in its prose or in the cells of its table, and a piece for each of them."""
+    is_code = classify_label(piece.block.label) is Kind.CODE or _is_fenced(piece.text)
+    source, pictures = ("", []) if is_code else table_parser.split_pictures(piece.text)
     if not pictures:
         yield piece
         return
-    yield replace(piece, text=source, table=table_parser.parse_source(source))
+    if piece.table is None and len(pictures) == 1 and not source.strip():
+        yield replace(piece, text=pictures[0], is_picture=True)
+        return
+    yield replace(piece, text=source.strip(), table=table_parser.parse_source(source) if piece.table else None)
     for words in pictures:
         yield Piece(replace(piece.block, label=None, corners=(), unread_box=False), words, is_picture=True)
 
@@ -253,6 +285,8 @@ def _build_element(piece: Piece, page: int, is_tagged: bool, is_comment: bool) -
     )
     if piece.is_picture:
         return element.model_copy(update={"figure": Figure(description=piece.text or None), "text": piece.text})
+    if piece.table and kind is Kind.CHART:
+        element = element.model_copy(update={"figure": Figure()})
     return write_table(element, piece.table) if piece.table else with_content(element, piece.text)
 
 
@@ -266,6 +300,7 @@ def with_content(element: Element, content: str) -> Element:
         element = element.model_copy(update={"kind": Kind.TEXT, "formula": None})
         text = maths.unify_delimiters(content.strip())
         return write(element, text, answer_text.to_markdown(text))
+    content = maths.unify_dollars(content) if element.kind in _PROSE_KINDS else content
     text = _plain_text(element.kind, content)
     if element.is_heading:
         level = element.level or answer_text.heading_level(content)
@@ -293,7 +328,7 @@ def _find_flags(block: Block, is_tagged: bool) -> Iterator[Flag]:
 def _classify(piece: Piece) -> Kind:
     kind = classify_label(piece.block.label)
     if piece.table is not None or piece.is_picture:
-        return Kind.PICTURE if piece.is_picture else Kind.TABLE
+        return Kind.PICTURE if piece.is_picture else Kind.CHART if kind is Kind.CHART else Kind.TABLE
     if kind is Kind.TITLE and headings.parse_numbering(answer_text.strip_hashes(piece.text)):
         return Kind.SECTION_HEADER
     if kind is Kind.TEXT:
@@ -307,9 +342,9 @@ def _classify_text(text: str) -> Kind:
         return Kind.SECTION_HEADER
     if maths.is_display_formula(text):
         return Kind.FORMULA
-    if text.startswith("```"):
+    if _is_fenced(text):
         return Kind.CODE
-    return Kind.LIST_ITEM if answer_text.is_list(text) else Kind.TEXT
+    return Kind.LIST_ITEM if list_items.is_list(text) else Kind.TEXT
 
 
 def _category(kind: Kind, label: str | None) -> Category:
@@ -328,6 +363,10 @@ def _plain_text(kind: Kind, content: str) -> str:
     if kind is Kind.CODE:
         return _strip_fences(content)
     return content.strip()
+
+
+def _is_fenced(text: str) -> bool:
+    return text.startswith(_FENCE_MARK)
 
 
 def _strip_fences(text: str) -> str:
@@ -357,7 +396,7 @@ def _cut_headings(heading_text: str, element: Element) -> Element:
     markdown = answer_text.cut_headings(element.markdown, heading_text)
     flags = (*element.flags, Flag.HEADING_REPEATED)
     # The number that made it a list item may have been the heading's.
-    kind = Kind.LIST_ITEM if answer_text.is_list(rest) else Kind.TEXT
+    kind = Kind.LIST_ITEM if list_items.is_list(rest) else Kind.TEXT
     return element.model_copy(update={"text": rest, "markdown": markdown, "flags": flags, "kind": kind})
 
 
@@ -375,32 +414,47 @@ def split_paragraphs(text: str) -> list[Block]:
     """Split an answer without boxes into paragraphs, headings, formulas and tables."""
     blocks: list[Block] = []
     for part in table_parser.split_tables(text):
-        pieces = [part.text] if part.table else _split_at_blank_lines(part.text)
+        pieces = [part.text] if part.table else _split_text(part.text)
         blocks += [Block(None, (), piece) for piece in pieces]
     return blocks
 
 
-def _split_at_blank_lines(text: str) -> list[str]:
-    """Split text at blank lines, headings and rules; fenced code and display formulas are kept whole."""
+def _split_text(text: str, kind: Kind | None = None) -> list[str]:
+    """Split an answer without boxes, or the text of a block of this kind, at headings and fenced code.
+
+    All but paragraphs also at blank lines. A heading with a box may have several lines, but none that ends a sentence.
+    Rules are dropped, and a fence around Markdown; other fenced code and display formulas are kept whole.
+    """
+    ends_with_line = kind not in HEADINGS or text.rstrip().endswith((".", "。"))
     pieces: list[list[str]] = [[]]
     closing: str | None = None
+    in_markdown = False
     lines = text.splitlines()
     for n, line in enumerate(lines):
         stripped = line.strip()
-        if closing is None and (not stripped or _is_rule(stripped)):
-            pieces.append([])
-            continue
-        if closing is None and answer_text.is_heading(line) and not _is_in_code(lines, n):
-            pieces += [[line], []]
-            continue
         if closing is not None:
-            closing = None if stripped.endswith(closing) else closing
-        elif stripped.startswith("```"):
-            closing = "```"
-        elif stripped.startswith("\\[") and not stripped.endswith("\\]"):
-            closing = "\\]"
-        pieces[-1].append(line)
-    return ["\n".join(piece) for piece in pieces if piece]
+            pieces[-1].append(line)
+            if stripped.endswith(closing):
+                pieces += [[]] if closing == _FENCE_MARK else []
+                closing = None
+        elif _MARKDOWN_FENCE.fullmatch(stripped) or (in_markdown and stripped == _FENCE_MARK):
+            in_markdown = not in_markdown
+            pieces.append([])
+        elif not stripped or (_is_rule(stripped) and len(lines) > 1):
+            pieces[-1].append("") if kind is Kind.TEXT else pieces.append([])
+        elif answer_text.is_heading(line) and not _is_in_code(lines, n):
+            level = answer_text.heading_level(line)
+            if ends_with_line or not pieces[-1] or answer_text.heading_level(pieces[-1][0]) != level:
+                pieces += [[line], []] if ends_with_line else [[line]]
+            else:
+                pieces[-1].append(line)
+        elif stripped.startswith(_FENCE_MARK) and not stripped.removeprefix(_FENCE_MARK).endswith(_FENCE_MARK):
+            closing = _FENCE_MARK
+            pieces.append([line])
+        else:
+            closing = "\\]" if stripped.startswith("\\[") and not stripped.endswith("\\]") else None
+            pieces[-1].append(line)
+    return ["\n".join(piece) for piece in pieces if any(piece)]
 
 
 def _is_in_code(lines: Sequence[str], n: int) -> bool:
@@ -409,4 +463,4 @@ def _is_in_code(lines: Sequence[str], n: int) -> bool:
 
 
 def _is_rule(line: str) -> bool:
-    return len(line) >= 3 and set(line) <= set("-") or (len(line) >= 3 and set(line) <= set("*"))
+    return len(line) >= 3 and (set(line) <= set("-") or set(line) <= set("*") or set(line) <= set("="))

@@ -56,6 +56,11 @@ _CUT_DET = re.compile(
     rf"<\|det\|>{_SPACES}(?:{_INNER_LABEL})?{_SPACES}{_COORDINATES}*(?:<(?:\|(?:/?[a-z]{{0,3}}\|?)?)?)?\s*"
 )
 _CUT_TOKEN = re.compile(r"(?:<\|/?[a-z]{0,9}\|?|<｜[^｜<>\n]{0,40})\Z")
+# What is left of a tag in an answer that begins within it.
+_CUT_HEAD = re.compile(
+    r"\A\s*+(?:(?:(?:<?\|?r?e?f?\|?>)?[\w-]{0,30}(?<!<\|ref\|>)<\|/ref\|>|<?\|?/?r?e?f?\|?>)(?=\s*<\|det\|>)"
+    rf"|(?:<?\|?d?e?t?\|?>)?{_NUMBERS}*<\|/det\|>|\|?/?(?:(?:d?e)?t)?\|>)"
+)
 _CUT_BARE_TAG = re.compile(r"^[a-z]+(?:_[a-z]+)*\[(?:\[[\d,\s]*)?\s*\Z", flags=re.MULTILINE)
 _CUT_BARE_SINGLE_TAG = re.compile(r"^[a-z]+(?:_[a-z]+)*[ \t]?\[[\d,\s]*\Z", flags=re.MULTILINE)
 _TO_STRIP = re.compile(rf"{_SPECIAL}|<image>")
@@ -122,7 +127,8 @@ def parse(text: str, any_label: bool = False) -> GroundedAnswer:
         cut = cut_tag.search(complete, max(0, len(complete) - _CUT_TAG_LENGTH)) if tags else None
         complete = complete[: cut.start()] if cut else complete
     starts = [tag.start() for tag in tags]
-    lead = strip_special_tokens(complete[: starts[0]] if starts else complete)
+    head = _CUT_HEAD.match(complete) if starts and starts[0] else None
+    lead = strip_special_tokens(complete[head.end() if head else 0 : starts[0] if starts else None])
     untagged = (Block(None, (), lead),) if lead.strip() else ()
     ends = [*starts[1:], len(complete)]
     blocks = (_build_block(tag, complete[tag.end() : end]) for tag, end in zip(tags, ends, strict=False))
@@ -143,7 +149,7 @@ def _find_bare_tags(text: str, any_label: bool) -> tuple[list[re.Match[str]], re
 def strip_tags(text: str, is_label: Callable[[str], bool]) -> str:
     """The text outside tags, and labels that are text: found by the tags' signs alone, without the grammar above."""
     if "<|ref|>" in text or "<|det|>" in text:
-        return _ANY_TAG.sub(lambda tag: _get_text_label(tag, is_label), text)
+        return _ANY_TAG.sub(lambda tag: _get_text_label(tag, is_label), _CUT_HEAD.sub("", text))
     return strip_special_tokens(_ANY_BARE_TAG.sub(" ", text))
 
 
@@ -154,7 +160,7 @@ def list_labels(text: str) -> list[str]:
 
 def _get_text_label(tag: re.Match[str], is_label: Callable[[str], bool]) -> str:
     label = (tag["label"] or tag["inner"] or "").strip()
-    return f" {label} " if " " in label and not is_label(label) else " "
+    return f" {label} " if label and not is_label(label) else " "
 
 
 def strip_special_tokens(text: str) -> str:

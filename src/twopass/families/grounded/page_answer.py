@@ -54,7 +54,7 @@ def read_blocks(text: str) -> PageBlocks:
 def _read_label(block: Block) -> Block:
     """The block with the text that the model wrote in place of a label."""
     label = block.label or ""
-    is_text = label and not elements.is_label(label) and (" " in label or not block.content.strip())
+    is_text = label and elements.is_text(label, block.content)
     return replace(block, label=None, content=f"{label}\n{block.content}") if is_text else block
 
 

@@ -35,7 +35,7 @@ _LEADER = re.compile(
     r"(?<=[^\s.·…‥_])\s*+(?:[.·…‥_]\s?){4,}+[\s\u2060\u200b]*+(?=(?:\d{1,4}|[ivxlcdmIVXLCDM]{1,7}|[A-Z]-?\d{1,3})\W*$)"
 )
 _INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
-_SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
+_SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}{list_items.BOXES}]\s*\S")
 _UNNAMED_BULLET = re.compile(r"^[\ufffd\ue000-\uf8ff](?=\s+\S)")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
 _ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{prose.HAN}{prose.HANGUL}])")

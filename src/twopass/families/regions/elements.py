@@ -22,11 +22,13 @@ _SAME_EDGE = 0.01  # of the page's width, between left edges: 10 of 1,000 in GLM
 
 def with_text(element: Element, text: str) -> Element:
     """The element with its text, and what follows from it for its kind."""
+    if element.kind not in (Kind.CODE, Kind.FORMULA):
+        text = maths.unify_dollars(text)
     if element.is_heading:
         line = prose.unwrap(text)
         found = headings.parse_numbering(line) if element.kind is Kind.SECTION_HEADER else None
         return content.write(element, line, level=found.depth if found else None)
-    markdown = _LINE_END.sub("\n\n", text) if element.kind is Kind.TEXT else None
+    markdown = _LINE_END.sub("\n\n", answer_text.to_markdown(text)) if element.kind is Kind.TEXT else None
     return content.write(element, text, markdown, latex=text)
 
 

@@ -14,6 +14,7 @@ from twopass.text import table_markup
 
 _MAX_ROWS, _MAX_COLS = 1000, 200  # more than a page can hold
 _TAG = re.compile(r"<(fcel|ecel|lcel|ucel|xcel|nl|ched|rhed|srow)>")
+_CUT_TAG = re.compile(r"<[a-z]{0,4}\s*\Z")  # at the end of an answer that is cut off
 _HEADERS = frozenset({"ched", "rhed", "srow"})
 _OWN = frozenset({"fcel", "ecel", *_HEADERS})
 
@@ -39,7 +40,7 @@ def parse(text: str) -> Table | None:
 
 def _read_grid(text: str) -> Grid:
     """Rows of tags and texts; text before the first tag of a row belongs to no cell, and is put into the next one."""
-    pieces = _TAG.split(text)
+    pieces = _TAG.split(_CUT_TAG.sub("", text))
     grid: Grid = []
     row: list[tuple[str, str]] = []
     stray = clean_cell_text(pieces[0])

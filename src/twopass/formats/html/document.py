@@ -193,7 +193,7 @@ class _DocumentWriter:
         blocks, letters = [], 0
         for n, item in enumerate(flow.split_items(element)):
             attributes = self._describe(element, item.text) | {"id": None if n else element.id}
-            marker, rest = list_items.parse(item.text) if list_items.begins_item(item.text) else ("", item.text)
+            marker, rest = flow.parse_item(element, item.text)
             skipped = letters + links.count_letters(item.text.removesuffix(rest))
             content = self._render_line(element, item._replace(text=rest), skipped)
             letters += links.count_letters(item.text)

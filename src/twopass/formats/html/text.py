@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile("\ufdd0([0-9]+)\ufdd1")
 _NONCHARACTERS = re.compile("[\ufdd0-\ufdef]")
 _SCRIPT_TAG = re.compile(r"<(/?)(sup|sub)>")
 _LINE_BREAK = re.compile(r"<br\s*/?>")
-_EQUATION_TAG = re.compile(r"\\tag\s*\*?\s*\{([^{}]*)\}")
+_EQUATION_TAG = re.compile(r"\\tag\s*(\*?)\s*\{([^{}]*)\}")  # with an asterisk, without parentheses
 _EQUATION_LABEL = re.compile(r"\\(?:label\s*\{[^{}]*\}|nonumber\b|notag\b)")
 _MAX_LATEX_LENGTH = 20_000  # characters; longer text is a repetition loop of the model, not a formula
 
@@ -172,7 +172,7 @@ def make_mathml_converter(annotate: bool = False) -> Callable[[str, bool], str |
     latex_to_mathml = LatexToMathML(annotation=annotate, allow_unreliable_rendering=True, fancy_error=False)
 
     def convert(latex: str, display: bool) -> str | None:
-        number = " ".join(f"({tag.group(1)})" for tag in _EQUATION_TAG.finditer(latex))
+        number = " ".join(tag[2] if tag[1] else f"({tag[2]})" for tag in _EQUATION_TAG.finditer(latex))
         bare = _EQUATION_LABEL.sub("", _EQUATION_TAG.sub("", latex)).strip()
         if not bare or len(bare) > _MAX_LATEX_LENGTH:
             return None
