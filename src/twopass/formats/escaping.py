@@ -46,12 +46,13 @@ def escape_text(text: str, style: Maths = Maths.DOLLAR, alone: bool = False) -> 
 
     `alone` says that it is all of its block: then only what has an effect within this text is escaped.
     """
-    parts, start, text = [], 0, text.translate(UNREADABLE)
+    text = text.translate(UNREADABLE)
     alone = alone and not maths.FORMULA.search(text)
-    for found in maths.FORMULA.finditer(text):
-        parts += [markdown_escapes.escape_inline(text[start : found.start()]), _write_formula(found, style)]
-        start = found.end()
-    return "".join([*parts, markdown_escapes.escape_inline(text[start:], alone)])
+    return maths.rewrite(
+        text,
+        lambda formula: _write_formula(formula, style),
+        lambda rest: markdown_escapes.escape_inline(rest, alone),
+    )
 
 
 def escape_paragraph(text: str, style: Maths = Maths.DOLLAR) -> str:

@@ -7,7 +7,7 @@ signs. So what Markdown or HTML would interpret is written in another way that L
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from twopass.text import markdown_escapes
@@ -88,11 +88,16 @@ def unify_dollars(text: str) -> str:
     r"""Text with `\(` and `\)` or `\[` and `\]` in place of dollar signs that surely enclose a formula."""
     if "$" not in text:
         return text
+    return rewrite(text, lambda formula: formula.group(), lambda rest: _SURE_DOLLARS.sub(_delimit, rest))
+
+
+def rewrite(text: str, write: Callable[[re.Match[str]], str], write_rest: Callable[[str], str]) -> str:
+    """The text with each formula as `write` gives it, and what stands before, between and behind as `write_rest`."""
     parts, at = [], 0
     for found in FORMULA.finditer(text):
-        parts += [_SURE_DOLLARS.sub(_delimit, text[at : found.start()]), found.group()]
+        parts += [write_rest(text[at : found.start()]), write(found)]
         at = found.end()
-    return "".join([*parts, _SURE_DOLLARS.sub(_delimit, text[at:])])
+    return "".join([*parts, write_rest(text[at:])])
 
 
 def _delimit(found: re.Match[str]) -> str:

@@ -135,12 +135,12 @@ def to_markdown(text: str) -> str:
         text = _MARKS.sub(lambda found: re.sub("(.)", r"\\\1", found["mark"] or "") or found.group(), text)
     if not maths.FORMULA.search(text):
         return text
-    parts, at = [], 0
-    for found in maths.FORMULA.finditer(text):
-        fence = "$" if found[1] else "$$"
-        parts += [_escape_dollars(text[at : found.start()]), f"{fence}{(found[1] or found[2]).strip()}{fence}"]
-        at = found.end()
-    return "".join([*parts, _escape_dollars(text[at:])])
+    return maths.rewrite(text, _fence, _escape_dollars)
+
+
+def _fence(formula: re.Match[str]) -> str:
+    fence = "$" if formula[1] else "$$"
+    return f"{fence}{(formula[1] or formula[2]).strip()}{fence}"
 
 
 def _escape_dollars(text: str) -> str:

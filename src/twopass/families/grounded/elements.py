@@ -116,27 +116,25 @@ def build_elements(blocks: Sequence[Block], page: int) -> tuple[Element, ...]:
 
 def classify_label(label: str | None) -> Kind:
     """The kind of a label; an unknown label is classified by the words in it."""
-    normalized = _normalize_label(label)
-    if normalized in _LABEL_KINDS:
-        return _LABEL_KINDS[normalized]
-    may_be = _LABEL.fullmatch(label or "")
-    return next((kind for part, kind in _LABEL_PARTS if may_be and part in normalized), Kind.TEXT)
+    return _find_kind(label) or Kind.TEXT
 
 
 def is_label(label: str) -> bool:
     """Whether this may be a label; the models also write the text itself in its place."""
-    return _names_kind(label) or bool(_NAME.fullmatch(label))
+    return bool(_find_kind(label) or _NAME.fullmatch(label))
 
 
 def is_text(label: str, content: str) -> bool:
     """Whether a label is text: none that names a kind, unless it looks like one and text stands below it."""
-    return not is_label(label) or not (_names_kind(label) or content.strip() or "_" in label)
+    return not is_label(label) or not (_find_kind(label) or content.strip() or "_" in label)
 
 
-def _names_kind(label: str) -> bool:
+def _find_kind(label: str | None) -> Kind | None:
+    """The kind that a label names, or a word in it; None if it names none."""
     normalized = _normalize_label(label)
-    has_part = any(part in normalized for part, _ in _LABEL_PARTS)
-    return normalized in _LABEL_KINDS or (has_part and bool(_LABEL.fullmatch(label)))
+    if normalized in _LABEL_KINDS or not _LABEL.fullmatch(label or ""):
+        return _LABEL_KINDS.get(normalized)
+    return next((kind for part, kind in _LABEL_PARTS if part in normalized), None)
 
 
 def _normalize_label(label: str | None) -> str:
@@ -463,4 +461,4 @@ def _is_in_code(lines: Sequence[str], n: int) -> bool:
 
 
 def _is_rule(line: str) -> bool:
-    return len(line) >= 3 and (set(line) <= set("-") or set(line) <= set("*") or set(line) <= set("="))
+    return len(line) >= 3 and set(line) in ({"-"}, {"*"}, {"="})
