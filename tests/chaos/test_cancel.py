@@ -44,11 +44,13 @@ def upload_sources(store: ProxiedStore) -> Iterator[None]:
 @pytest.mark.parametrize("phase", [*DELAYED, "reading"])
 def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path, phase: str) -> None:
     """A stopped job soon has no posts, store calls, temporary files or page workers, and the other job succeeds."""
-    prefix, reached = f"cancel-{phase}", threading.Event()
+    prefix, reached, may_fetch = f"cancel-{phase}", threading.Event(), threading.Event()
     name = "dense" if phase == "reading" else "cancelled"
     method, part = DELAYED.get(phase, ("PUT", "/pages/0002.json"))
 
     def choose_fault(request: s3.Request) -> s3.Fault | None:
+        if "/in/beside.pdf" in request.path:
+            may_fetch.wait(LONG_S)
         if request.method != method or part not in request.path or "beside" in request.path or reached.is_set():
             return None
         reached.set()
@@ -61,12 +63,16 @@ def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path
         job = queue.put(build_job(prefix, f"s3://bucket/in/{name}.pdf"))
         wait_until(reached.is_set, LONG_S)
         workers_before = list_page_workers(process.pid)
+        other_job = queue.put(build_job("beside", "s3://bucket/in/beside.pdf", resume=False))
         if phase == "reading":
-            # They never finish what they read, however fast the machine is.
+            # They never finish what they read, however fast the machine is. One that read nothing gets a page now,
+            # and none of the other job, whose document is not there yet.
             for pid in workers_before:
                 os.kill(pid, signal.SIGSTOP)
-        other_job = queue.put(build_job("beside", "s3://bucket/in/beside.pdf", resume=False))
-        queue.wait_posts(other_job, 1, LONG_S)  # stopped page workers are replaced after 50 s
+            time.sleep(QUIET_S)
+        else:
+            may_fetch.set()
+            queue.wait_posts(other_job, 1, LONG_S)
         stopped_at = time.monotonic()
         queue.stop(job)
         idle_s = wait_until(lambda: not find_source_files(scratch, name, store), STOP_LIMIT_S + SLACK_S)
@@ -75,6 +81,9 @@ def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path
         time.sleep(QUIET_S)
 
         assert len(queue.posts(job)) == posts and count_calls(store, prefix) == calls
+        for pid in set(workers_before) & set(list_page_workers(process.pid)):
+            os.kill(pid, signal.SIGCONT)
+        may_fetch.set()
         outcome = queue.wait(other_job, LONG_S)
         workers_after = list_page_workers(process.pid)
 
@@ -82,8 +91,7 @@ def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path
     assert outcome.output["documents"][0]["pages"] == {"read": 6}
     assert len(workers_after) == len(workers_before)
     if phase == "reading":
-        # The page workers that read its pages were killed and replaced.
-        assert not set(workers_after) & set(workers_before)
+        assert set(workers_before) - set(workers_after), "page workers that read its pages were killed and replaced"
     assert not list(scratch.rglob("source*"))
     print(f"\nstopped while {phase}: idle after {idle_s:.2f} s")
 
