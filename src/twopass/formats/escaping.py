@@ -69,7 +69,8 @@ def make_inert(text: str) -> str:
     text = re.sub("<", lambda found: "< " if found.start() in tags else "<", text)
     text = _TASK.sub(f"[{_NO_SPACE}", text)
     text = _INERT_FENCE.sub(r"\1 ", _LINK.sub("] ", text.replace("]:", f"]{_NO_SPACE}:")))
-    if text.rstrip().endswith("}"):  # attributes of the block, which may have braces in them
+    # Attributes of the block, which may have braces in them; a heading ends before a run of #.
+    if text.rstrip().rstrip("#").rstrip().endswith("}"):
         text = text.replace("{", f"{_NO_SPACE}{{")
     return _ATTRIBUTES.sub(_NO_SPACE, markdown_escapes.CUT_ENTITY.sub(f"&{_NO_SPACE}", text))
 
