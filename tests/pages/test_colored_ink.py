@@ -12,14 +12,10 @@ import numpy as np
 import pymupdf
 import pytest
 
+from tests.fakes.prose import PROSE
 from twopass.pages import colored_ink
 from twopass.pages.strips import Array
 
-PROSE = (
-    "The level in the borehole is measured before the pump starts and after it has run.",
-    "Prices are those of January and half of the loss is now thought to lie in the village.",
-    "Both operators write down what they see on their rounds, and the council reads it.",
-)
 RED, BLUE, BROWN = (0.8, 0.15, 0.2), (0.15, 0.25, 0.7), (0.28, 0.18, 0.1)
 Draw = Callable[[Any], None]
 

@@ -13,6 +13,7 @@ import pymupdf
 import pytest
 from PIL import Image
 
+from tests.fakes.prose import PROSE
 from twopass.document import Rect
 from twopass.engines.cpu import layout_regions, reading_order, scanned_page
 from twopass.engines.cpu.content import Region, StyledWord
@@ -23,15 +24,10 @@ from twopass.errors import Code, EngineError, SourceError
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import ocr
 from twopass.pages.rendered_page import PagePointer
-from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.text.confidence import UNCERTAIN_BELOW
 
-PROSE = (
-    "The level in the borehole is measured before the pump starts and after it has run for one hour.",
-    "Prices are those of January and half of the loss is now thought to lie in the upper village.",
-    "Both operators write down what they see on their rounds, and the council reads it in spring.",
-)
 HANGUL = "린다흐 정수장은 두 곳의 샘과 한 곳의 관정에서 취수한 물을 주민에게 공급하고 있다."
 
 
@@ -41,9 +37,9 @@ def save(document: Any, path: Path) -> Path:
     return path
 
 
-def draw_text_page(document: Any, lines: tuple[str, ...] = PROSE, font: str = "tiro", size: float = 11) -> Any:
+def draw_text_page(document: Any, lines: tuple[str, ...] = PROSE * 3, font: str = "tiro", size: float = 11) -> Any:
     page = document.new_page(width=595, height=400)
-    for row, line in enumerate(lines * 3):
+    for row, line in enumerate(lines):
         page.insert_text((60, 60 + 2 * size * row), line, fontsize=size, fontname=font)
     return page
 
@@ -123,7 +119,7 @@ def test_rotation_and_turn_are_both_applied(tmp_path: Path, rotation: int, turn:
 def test_a_ruled_table_keeps_its_spans(tmp_path: Path) -> None:
     """Two cells without a rule between them are one cell that spans both."""
     document = pymupdf.open()
-    page = draw_text_page(document, PROSE[:1])
+    page = draw_text_page(document, PROSE[:1] * 3)
     cells = [(0, 0, 2, 1, "Source"), (0, 1, 1, 2, "2024"), (1, 1, 1, 1, "Spring"), (1, 2, 1, 1, "Autumn")]
     cells += [(r, c, 1, 1, f"{r}{c}0") for r in (2, 3, 4) for c in (0, 1, 2)]
     for row, col, row_span, col_span, text in cells:
@@ -294,17 +290,17 @@ def test_a_hidden_layer_that_ocr_does_not_see_is_uncertain(tmp_path: Path) -> No
 def test_a_scan_in_an_unknown_script_is_reported(tmp_path: Path) -> None:
     """The recogniser has not learnt Hangul, so a Korean scan is UNREADABLE_SCRIPT and has no invented text."""
     with pymupdf.open() as document:
-        path = save_scan(draw_text_page(document, (HANGUL,), "korea", 12), tmp_path / "korean.pdf")
+        path = save_scan(draw_text_page(document, (HANGUL,) * 3, "korea", 12), tmp_path / "korean.pdf")
     answer = LayoutFamily().parse(json.dumps(read(path)), 1)
 
     assert answer.reason is Code.UNREADABLE_SCRIPT
     assert not answer.elements
 
 
-def test_an_image_file_is_read_from_its_pixels(tmp_path: Path, text_pdf: Path) -> None:
+def test_an_image_file_is_read_from_its_pixels(tmp_path: Path) -> None:
     """A PNG has no text layer and is read by OCR."""
-    with pymupdf.open(text_pdf) as document:
-        pixmap = document[0].get_pixmap(dpi=144)
+    with pymupdf.open() as document:
+        pixmap = draw_text_page(document, PROSE).get_pixmap(dpi=144)
     pixmap.save(tmp_path / "page.png")
     pixels = Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
     answer = json.loads(read_page(PagePointer(str(tmp_path / "page.png"), 1, is_pdf=False), pixels, None))
@@ -387,24 +383,15 @@ def test_an_image_in_a_cell_is_a_picture_behind_its_table() -> None:
     assert layout_regions.add_cell_pictures(found, blocks) == found
 
 
-def test_the_engine_reads_in_a_page_worker(text_pdf: Path) -> None:
+async def test_the_engine_reads_in_a_page_worker(page_pool: PagePool, text_pdf: Path) -> None:
     """The engine answers a prompt with the JSON that a child process returns."""
+    engine = CpuEngine(1)
+    await engine.open(page_pool)
+    prompt = Prompt("a", "layout", Pixels(8, 8, data=bytes(192)), PagePointer(str(text_pdf), 1))
 
-    async def ask() -> str:
-        buffers = PixelBufferPool(1, 1 << 20)
-        page_pool = PagePool(1, buffers)
-        await page_pool.open()
-        engine = CpuEngine(1)
-        await engine.open(page_pool)
-        try:
-            image = Pixels(8, 8, data=bytes(192))
-            prompt = Prompt("a", "layout", image, PagePointer(str(text_pdf), 1))
-            return (await engine.generate(prompt)).text
-        finally:
-            await page_pool.close()
-            buffers.close()
+    answer = (await engine.generate(prompt)).text
 
-    assert count_words(json.loads(asyncio.run(ask()))) == count_layer_words(text_pdf)
+    assert count_words(json.loads(answer)) == count_layer_words(text_pdf)
 
 
 async def test_a_prompt_without_a_page_is_an_error() -> None:

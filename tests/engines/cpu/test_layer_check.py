@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.test_cpu_engine import count_words, map_characters, read, save
+from tests.fakes.prose import PROSE
 from twopass.document import Rect
 from twopass.engines.cpu import layer_check
 from twopass.engines.cpu.content import StyledWord
@@ -148,11 +149,6 @@ def test_only_odd_words_make_a_visible_layer_suspicious(page: tuple[Array, list[
     assert layer_check.is_suspicious(shifted)
 
 
-SOUND = (
-    "The level in the borehole is measured before the pump starts and after it has run.",
-    "Prices are those of January and half of the loss is now thought to lie in the village.",
-    "Both operators write down what they see on their rounds, and the council reads it.",
-)
 BROKEN = (
     "Every valve in the lower valley was opened in March",
     "and the reservoir above it was empty before noon.",
@@ -163,11 +159,11 @@ def draw_page(path: Path, characters: dict[str, str], paragraph: tuple[str, ...]
     """A page of sound text with a paragraph whose font maps its letters to other characters."""
     document = pymupdf.open()
     page = document.new_page(width=595, height=500)
-    for row, line in enumerate(SOUND * 2):
+    for row, line in enumerate(PROSE * 2):
         page.insert_text((60, 60 + 20 * row), line, fontsize=11, fontname="tiro")
     for row, line in enumerate(paragraph):
         page.insert_text((60, 240 + 20 * row), line, fontsize=11, fontname="helv")
-    for row, line in enumerate(SOUND):
+    for row, line in enumerate(PROSE):
         page.insert_text((60, 340 + 20 * row), line, fontsize=11, fontname="tiro")
     (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
     map_characters(document, font, characters)
@@ -191,7 +187,7 @@ def test_only_the_words_of_a_broken_font_are_read_from_the_pixels(tmp_path: Path
     answer = read(draw_page(tmp_path / "broken.pdf", MAPS[name]))
 
     words = count_words(answer)
-    expected = " ".join((*SOUND * 3, *BROKEN)).split()
+    expected = " ".join((*PROSE * 3, *BROKEN)).split()
     assert answer["via"] == "text_layer"
     assert sum((words & type(words)(expected)).values()) >= len(expected) - 2
     assert words.total() <= len(expected) + 2
@@ -222,7 +218,7 @@ def test_one_unnamed_character_of_a_word_is_read(tmp_path: Path, word: str, unna
     """A sign whose font has no name for it is read between the letters around it; the letters stay the layer's."""
     document = pymupdf.open()
     page = document.new_page(width=595, height=300)
-    for row, line in enumerate(SOUND):
+    for row, line in enumerate(PROSE):
         page.insert_text((60, 60 + 20 * row), line, fontsize=11, fontname="tiro")
     page.insert_text((60, 140), word, fontsize=11, fontname="helv")
     (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.prose import PROSE
 from twopass.document import Rect
 from twopass.engines.cpu import picture_text, scanned_page
 from twopass.engines.cpu.content import StyledWord
@@ -25,11 +26,6 @@ from twopass.pages.scripts import Tesseract
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.strips import Array
 
-PROSE = (
-    "The level in the borehole is measured before the pump starts and after it has run.",
-    "Prices are those of January and half of the loss is now thought to lie in the village.",
-    "Both operators write down what they see on their rounds, and the council reads it.",
-)
 NOTES = (
     "Received by the archive on the second of March and entered under the number below.",
     "Copy for internal use only, the original remains with the council of the lower town.",
@@ -101,12 +97,12 @@ def count(lines: Sequence[str]) -> Counter[str]:
 
 def test_a_note_typed_over_a_scan_hides_nothing_of_it(tmp_path: Path) -> None:
     """The words of both are there once, where the layer is short."""
-    document, page = draw_scan(PROSE * 3)
+    document, page = draw_scan(PROSE * 2)
     draw_lines(page, NOTES, y=40)
     answer = read(document, tmp_path / "note.pdf")
 
     assert answer["via"] == "ocr"
-    assert read_words(answer) == count(PROSE * 3) + count(NOTES)
+    assert read_words(answer) == count(PROSE * 2) + count(NOTES)
 
 
 def test_a_title_in_the_image_is_added_to_a_longer_layer(tmp_path: Path) -> None:
@@ -198,11 +194,11 @@ def test_a_picture_full_of_text_costs_a_limited_time(tmp_path: Path) -> None:
 
 def test_a_watermark_covers_no_line(tmp_path: Path) -> None:
     """A large word of the layer over a scan is not the scan's line below it."""
-    document, page = draw_scan(PROSE * 3)
+    document, page = draw_scan(PROSE * 2)
     page.insert_text((100, 250), "COPY", fontsize=150, fontname="helv", fill_opacity=0.1)
     answer = read(document, tmp_path / "watermark.pdf")
 
-    assert (read_words(answer) & count(PROSE * 3)).total() >= 0.95 * count(PROSE * 3).total()
+    assert (read_words(answer) & count(PROSE * 2)).total() >= 0.95 * count(PROSE * 2).total()
 
 
 def test_doubtful_lines_of_pictures_are_dropped() -> None:
@@ -246,7 +242,7 @@ def test_uncovered_parts_lie_in_their_line_and_touch_no_word(line: Rect, words: 
 
 def test_a_small_page_is_read_from_a_sharper_rendering(tmp_path: Path) -> None:
     """Type of 3.5 points has lines of 11 pixels at 144 dpi; the file has the pixels to read it, and OCR runs once."""
-    lines = [f"{PROSE[n % 3][:40]} {n}" for n in range(20)]
+    lines = [f"{PROSE[n % 3][:40]} {n}" for n in range(12)]
     with pymupdf.open() as drawn:
         page = drawn.new_page(width=180, height=150)
         draw_lines(page, lines, y=15, size=3.5, x=15)
