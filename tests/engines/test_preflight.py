@@ -206,7 +206,7 @@ def test_a_failed_check_is_reported_to_runpod(env: dict[str, str], code: Code) -
     with LoopbackQueue() as queue:
         job = queue.put({"input": {"source": "s3://bucket/a.pdf"}})
         with queue.worker([sys.executable, ROOT / "handler.py"], cwd=ROOT, env=env) as worker:
-            exit_code = worker.wait(60)
+            exit_code = worker.wait(180)
         (report,) = [ping.query for ping in queue.pings if ping.query.get("status") == "unhealthy"]
 
         assert exit_code == 1

@@ -210,7 +210,7 @@ def download_weights(hub: Hub, *args: object, **environment: str) -> subprocess.
     return subprocess.run(
         [sys.executable, "-m", "twopass.cli", "download-weights", *map(str, args)],
         env={**os.environ, **fake_hub.CLIENT_SETTINGS, "HF_ENDPOINT": hub.url, **environment},
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=180,
     )  # fmt: skip
 
 
@@ -270,7 +270,7 @@ from twopass.settings import Settings
 print(weights.find(Settings(volume=Path({str(tmp_path / "volume")!r}), allow_download=True), Path("/nowhere")))
 """
     environment = {**os.environ, **fake_hub.CLIENT_SETTINGS, "HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=180)
 
     assert done.stdout.strip() == str(place), done.stderr
     assert weights.describe_defect(place) is None

@@ -55,7 +55,7 @@ OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS, DECODE_GRAPHS, DECODE_STEP
 def run(folder: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process whose vllm is the package in this folder."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "src")]), **variables}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=180)
 
 
 def hash_function(source: str) -> str:
