@@ -13,8 +13,9 @@ from twopass.acceptance import drawn_pages, greedy_tokens
 from twopass.acceptance.checks import CheckOutcome
 from twopass.acceptance.greedy_tokens import STRICT_NGRAM, Answer, Answers, add_drafts, build_requests
 from twopass.engines.interface import Sampling
+from twopass.pages.shared_pixels import Pixels
 
-PICTURE = drawn_pages.Picture("formula", drawn_pages.draw_pictures()[-1].image)
+PICTURE = drawn_pages.Picture("formula", Pixels(8, 8, data=bytes(192)))  # nobody looks at it
 REQUESTS = build_requests(["<image>\nFree OCR."], [PICTURE], count=12, usual=Sampling(max_tokens=50))
 TEXT = "The lighthouse keeper wrote in a blue ledger every evening: the height of the tide, and the wind."
 SOUND = Answer(TEXT, "stop")

@@ -292,7 +292,7 @@ async def test_pages_and_stages_are_timed(page_pool: PagePool, buffers: PixelBuf
     metrics, page_slots = Metrics(), PageSlots(3)
     metrics.observe_slots(page_slots)
 
-    result = await Reader(page_pool, buffers, CpuEngine(2), observer=metrics).run(
+    result = await Reader(page_pool, buffers, CpuEngine(2), observer=metrics, dpi=72).run(
         source=str(two_pages), output=f"{two_pages.parent}/out"
     )
     metrics.job_ended(result)
@@ -308,7 +308,7 @@ async def test_a_price_yields_the_cost_of_a_thousand_pages(
     page_pool: PagePool, buffers: PixelBufferPool, two_pages: Path
 ) -> None:
     """Document and job have the cost of 1,000 pages; a job that found everything stored has none."""
-    reader = Reader(page_pool, buffers, CpuEngine(2), Settings(price_per_second=0.5))
+    reader = Reader(page_pool, buffers, CpuEngine(2), Settings(price_per_second=0.5), dpi=72)
     fields: Any = {"source": str(two_pages), "output": f"{two_pages.parent}/out"}
 
     first, again = await reader.run(**fields), await reader.run(**fields)
@@ -327,7 +327,7 @@ async def test_spans_are_nested_by_job_page_and_stage(
     exporter = InMemorySpanExporter()
     traces = Traces(lambda: exporter)
     with traces.job("job-7"):
-        await Reader(page_pool, buffers, CpuEngine(2), observer=CompositeObserver(traces)).run(
+        await Reader(page_pool, buffers, CpuEngine(2), observer=CompositeObserver(traces), dpi=72).run(
             source=str(two_pages), inline=["markdown"]
         )
     traces.close()
@@ -368,7 +368,7 @@ async def test_log_lines_name_page_and_document(
     page_pool: PagePool, buffers: PixelBufferPool, two_pages: Path, log_events: list[Any]
 ) -> None:
     """Every event of a page, the engine's too, has the page's number and the document's id."""
-    result = await Reader(page_pool, buffers, LoggingEngine(2)).run(source=str(two_pages), inline=["markdown"])
+    result = await Reader(page_pool, buffers, LoggingEngine(2), dpi=72).run(source=str(two_pages), inline=["markdown"])
 
     requests = [event for event in log_events if event["event"] == "prompt received"]
     assert sorted(event["page"] for event in requests) == [1, 2]
