@@ -5,7 +5,7 @@ Ink below black letters looks like translucent ink above them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,39 @@ def draw_stamp_apart(page: Any) -> None:
 def test_colour_that_crosses_no_print_is_left_alone(other: Draw | None) -> None:
     """Such pages are read from the same pixels as ever."""
     assert colored_ink.find_inks(draw(above=other)) == []
+
+
+def draw_runs(page: Any, row: Sequence[tuple[str, Any]]) -> None:
+    """Six lines of these texts and their colours."""
+    for number in range(6):
+        left = 30.0
+        for text, color in row:
+            page.insert_text((left, 240 + 12 * number), text, fontsize=10, fontname="tiro", color=color)
+            left += pymupdf.get_text_length(text, fontname="tiro", fontsize=10)
+
+
+BLACK = (0, 0, 0)
+CITATIONS = [("The loss was found (", BLACK), ("Smith", RED), (", ", BLACK), ("2019", RED), (") [", BLACK), ("12", RED)]
+LETTERS = [(letter, RED if letter in "aeiou" else BLACK) for letter in PROSE[0]]
+REVISED = [("The loss of the organi", BLACK), ("s", RED), ("ation’s ", BLACK), ("wells", RED), (", ", BLACK)]
+
+
+@pytest.mark.parametrize("row", [CITATIONS * 2, LETTERS, REVISED * 2])
+def test_coloured_words_and_letters_within_lines_of_print_are_left_alone(row: Sequence[tuple[str, Any]]) -> None:
+    """They touch their neighbours. Read apart, they would be missing in their sentences."""
+    assert colored_ink.find_inks(draw(above=lambda page: draw_runs(page, row))) == []
+
+
+@pytest.mark.parametrize("size", [13, 20])
+def test_small_letters_across_print_are_ink(size: int) -> None:
+    """A date in a frame, or a note without one: the ink shines through, so the print is seen in it."""
+
+    def write(page: Any) -> None:
+        if size < 20:
+            page.draw_rect((100, 96, 210, 122), color=BLUE, width=1.5)
+        page.insert_text((106, 114), "ENTERED 4 MAY", fontsize=size, fontname="hebo", color=BLUE)
+
+    assert len(colored_ink.find_inks(draw(below=write))) == 1
 
 
 @pytest.mark.parametrize("color", [(0.16, 0.18, 0.43), BROWN, (0.5, 0.1, 0.1)])

@@ -29,6 +29,8 @@ FILLED, MIN_BAND = 0.5, 4.0  # a part that is such a share of its box, and so ma
 LETTER_HEIGHT = (0.25, 2.0)  # line heights of a dark part that is a letter, or several that touch
 REACH = 3  # pixels around coloured ink, in which its edge is pale
 MIN_OUTSIDE = 0.3  # of a crossed letter, that is farther away: else it is the dark core of a coloured letter
+TALL = 1.3  # line heights of a coloured part that is no letter within the print's lines
+STEM = 0.2  # line heights: as wide is a gap in a stroke where print crosses it, and not that between two letters
 MIN_CROSSED = 5  # letters: fewer are a coloured rule or link that touches a neighbour
 MIN_CROWD = 0.025  # letters for each square of a line's height: stamps over tables have 0.07, crossed out letters 0.01
 MAX_LIKENESS = 0.4  # of an ink's chroma in print of another ink: black has 0.05 of a red one's, brown 0.8 of its own
@@ -248,18 +250,36 @@ def _keep_strokes(colored: _Mask, dark: _Mask, line: float) -> _Mask:
 
 
 def _count_crossed(letters: _Parts, strokes: _Mask, groups: _Parts, line: float) -> npt.NDArray[np.int64]:
-    """How many dark letters each group crosses: they touch its strokes, and run out of them."""
+    """How many dark letters each group crosses: they touch its strokes, and run out of them.
+
+    Coloured words within a line of print touch their neighbours, too, but cross none.
+    """
     near = _dilate(strokes, REACH)
     inside = np.bincount(letters.labels[near], minlength=len(letters.stats))
     height, area = letters.stats[:, 3], letters.stats[:, 4]
     is_letter = (height >= LETTER_HEIGHT[0] * line) & (height <= LETTER_HEIGHT[1] * line)
     is_crossed = is_letter & (inside > 0) & (area - inside >= MIN_OUTSIDE * area)
     is_crossed[0] = False
-    ys, xs = np.nonzero(near & letters.cover(is_crossed))
+    ys, xs = np.nonzero(_find_crossings(strokes, line) & near & letters.cover(is_crossed))
     pairs = np.unique(np.stack([groups.labels[ys, xs], letters.labels[ys, xs]]), axis=1)
     counts = np.bincount(pairs[0], minlength=len(groups.stats))
     counts[0] = 0
     return counts
+
+
+def _find_crossings(strokes: _Mask, line: float) -> _Mask:
+    """Where letters cross strokes: around tall ones, and in the gaps that letters leave in others."""
+    import cv2
+
+    parts = _label(strokes)
+    is_tall = parts.stats[:, 3] >= TALL * line
+    is_tall[0] = False
+    size = 2 * int(STEM * line / 2) + 1
+    row, column = (
+        cv2.morphologyEx(strokes.astype(np.uint8), cv2.MORPH_CLOSE, np.ones(shape, np.uint8)) > 0
+        for shape in ((1, size), (size, 1))
+    )
+    return np.asarray(_dilate(parts.cover(is_tall), REACH) | (row | column) & ~strokes)
 
 
 def _measure_ink(box: Rect, strokes: _Mask, part: Array, paper: _Density) -> Ink:
