@@ -143,6 +143,21 @@ def test_a_page_is_what_it_was_without_its_stamp() -> None:
     assert (np.abs(lifted.astype(int) - plain) > 80).mean() < 0.1 * (np.abs(stamped.astype(int) - plain) > 80).mean()
 
 
+def test_nothing_is_left_of_thin_letters_in_ink() -> None:
+    """A shadow of them would be read a second time."""
+
+    def note(page: Any) -> None:
+        stamp(page)
+        page.insert_text((335, 235), "see note 2", fontsize=9, fontname="tiit", color=(0.05, 0.55, 0.2))
+        page.draw_line((325, 140), (334, 232), color=(0.05, 0.55, 0.2), width=1.5)
+
+    noted = draw(below=note)
+    lifted = colored_ink.lift(noted, colored_ink.find_inks(noted))
+
+    assert (noted[440:480, 660:760] < 150).any()
+    assert (lifted[440:480, 660:760] > 230).all()
+
+
 @pytest.mark.parametrize(("below", "above", "hides"), [(stamp, None, False), (None, stamp, True)])
 def test_ink_hides_print_if_none_shines_through(below: Draw | None, above: Draw | None, hides: bool) -> None:
     page = draw(below, above)

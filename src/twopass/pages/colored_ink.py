@@ -40,6 +40,7 @@ GAP = 0.6  # line heights between the parts of one group
 MAX_AMOUNT = 1.3  # of ink in one pixel, where 1 is the median
 CONTRAST = 1.5  # density of that ink where it is read alone
 MIN_SEEN = 1.0  # optical density of print
+MIN_CORE, CORE_EDGE = 0.8, 2  # density of a letter's core below ink, and pixels beside it: else it is left of the ink
 MIN_SHOWN = 0.05  # of the print that is expected under ink: under translucent ink 0.09-1.8 is seen, under opaque 0.02
 MIN_HIDDEN = 60  # pixels of print that are expected under the ink: fewer, under thin strokes, hide no letter
 
@@ -70,6 +71,7 @@ class Ink:
         """Leave only print and paper where the ink is; `array` has `zoom` times the pixels of the page in a row."""
         part, strokes = self._cut(array, zoom)
         _, rest = self._separate(part)
+        rest[~_dilate(rest >= MIN_CORE, round(CORE_EDGE * zoom))] = 0
         lifted = np.exp(-rest)[:, :, None] * self.paper
         part[strokes] = lifted[strokes].astype(np.uint8)
 
