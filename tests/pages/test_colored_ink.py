@@ -71,6 +71,15 @@ def draw_form(page: Any) -> None:
         page.insert_text((180, 246 + 24 * row), "Borehole in the lower town", fontsize=10)
 
 
+def draw_tight_table(page: Any) -> None:
+    """Letters' tails cross its rules, and its header has another colour."""
+    for row in range(7):
+        for column, text in enumerate(("Paying agency", "Judging", "yearly pay", "gauging")):
+            box = pymupdf.Rect(30 + 90 * column, 230 + 13 * row, 120 + 90 * column, 243 + 13 * row)
+            page.draw_rect(box, color=BLUE)
+            page.insert_text((box.x0 + 3, box.y1 - 2), text, fontsize=10, color=(0, 0, 0) if row else RED)
+
+
 def draw_photograph(page: Any) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (24, 40, 3), np.uint8)
     pixels = np.ascontiguousarray(np.kron(noise, np.ones((6, 6, 1), np.uint8)))
@@ -84,7 +93,16 @@ def draw_stamp_apart(page: Any) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [None, draw_heading_and_link, draw_bands, draw_boxes, draw_form, draw_photograph, draw_stamp_apart],
+    [
+        None,
+        draw_heading_and_link,
+        draw_bands,
+        draw_boxes,
+        draw_form,
+        draw_tight_table,
+        draw_photograph,
+        draw_stamp_apart,
+    ],
 )
 def test_colour_that_crosses_no_print_is_left_alone(other: Draw | None) -> None:
     """Such pages are read from the same pixels as ever."""

@@ -36,6 +36,8 @@ MIN_CROWD = 0.025  # letters for each square of a line's height: stamps over tab
 MAX_LIKENESS = 0.4  # of an ink's chroma in print of another ink: black has 0.05 of a red one's, brown 0.8 of its own
 MAX_SHARE = 0.2  # of the page: a larger group is a form, a map or a chart
 MIN_WHITE = 0.4  # of a group's box that is paper: photographs have less
+MIN_CELLS, FILLED_CELL = 4, 0.8  # of a group: with as many it is a table; a cell is such a share of its box
+CELL = (2.0, 0.6)  # line heights of a cell, at least
 GAP = 0.6  # line heights between the parts of one group
 MAX_AMOUNT = 1.3  # of ink in one pixel, where 1 is the median
 CONTRAST = 1.5  # density of that ink where it is read alone
@@ -177,6 +179,8 @@ def find_inks(array: Array) -> list[Ink]:
         own = strokes[place] & (groups.labels[place] == number)
         if ((least[place] > 255 - MIN_CHROMA) & ~own).mean() < MIN_WHITE:
             continue
+        if _count_cells(own, line) >= MIN_CELLS:
+            continue
         box = Rect(left, rows.start + top, left + width, rows.start + top + height)
         ink = _measure_ink(box, own, array[place], paper)
         if ink.is_unlike(array[place][dark[place] & (ink.strokes == 0)]):
@@ -282,6 +286,17 @@ def _find_crossings(strokes: _Mask, line: float) -> _Mask:
         for shape in ((1, size), (size, 1))
     )
     return np.asarray(_dilate(parts.cover(is_tall), REACH) | (row | column) & ~strokes)
+
+
+def _count_cells(strokes: _Mask, line: float) -> int:
+    """How many cells strokes enclose, as the rules of a table do, which tails of letters may cross."""
+    import cv2
+
+    size = 2 * REACH + 1
+    closed = cv2.morphologyEx(strokes.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((size, size), np.uint8))
+    _, _, width, height, area = _label(closed == 0).stats[1:].T
+    is_cell = (width >= CELL[0] * line) & (height >= CELL[1] * line) & (area >= FILLED_CELL * width * height)
+    return int(is_cell.sum())
 
 
 def _measure_ink(box: Rect, strokes: _Mask, part: Array, paper: _Density) -> Ink:
