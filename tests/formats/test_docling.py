@@ -73,6 +73,15 @@ def test_doclings_markdown_export_has_the_document() -> None:
     assert "Page 1" not in text
 
 
+def test_filled_boxes_are_bullets_and_those_beside_empty_ones_are_ticked() -> None:
+    """As in Markdown."""
+    items, box = [element("list_item", f"■ {text}") for text in ("Open it", "Close it")], element("list_item", "□ Wait")
+
+    assert docling.convert(build_document(checkpoint(1, *items))).export_to_markdown() == "- Open it\n- Close it"
+    ticked = docling.convert(build_document(checkpoint(1, *items, box))).export_to_markdown()
+    assert ticked == "- ■ Open it\n- ■ Close it\n- □ Wait"
+
+
 def test_provenance_is_in_points_of_the_page() -> None:
     """Boxes are in points from the top left; joined elements have one provenance item for each part."""
     converted = docling.convert(report())

@@ -227,6 +227,17 @@ def test_items_of_other_lists_keep_their_signs(lines: list[str]) -> None:
     assert write_page(*(element("list_item", line) for line in lines)) == source
 
 
+def test_filled_boxes_are_bullets_on_a_page_without_other_boxes() -> None:
+    """They are not ticked, and the styles of their items stay."""
+    items = [element("list_item", f"■ {word} rope", markdown=f"- ■ **{word}** rope") for word in ("one", "two")]
+    box = element("list_item", "□ three", markdown="- □ **three**")
+
+    assert write_page(*items) == "- **one** rope\n- **two** rope"
+    assert write_page(element("text", "■ one\n■ two")) == "- one\n- two"
+    assert write_page(*items, box) == "- ■ **one** rope\n- ■ **two** rope\n- □ **three**"
+    assert write_page(element("text", "■ one", markdown="■ **one**")) == "■ **one**"
+
+
 def test_a_number_at_the_beginning_of_a_line_of_prose_begins_no_item() -> None:
     """Two of them are items."""
     assert write_page(element("list_item", "- see section\n(3) of the act")) == "- see section (3) of the act"

@@ -5,7 +5,7 @@ Ink below black letters looks like translucent ink above them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,15 @@ def draw_form(page: Any) -> None:
         page.insert_text((180, 246 + 24 * row), "Borehole in the lower town", fontsize=10)
 
 
+def draw_tight_table(page: Any) -> None:
+    """Letters' tails cross its rules, and its header has another colour."""
+    for row in range(7):
+        for column, text in enumerate(("Paying agency", "Judging", "yearly pay", "gauging")):
+            box = pymupdf.Rect(30 + 90 * column, 230 + 13 * row, 120 + 90 * column, 243 + 13 * row)
+            page.draw_rect(box, color=BLUE)
+            page.insert_text((box.x0 + 3, box.y1 - 2), text, fontsize=10, color=(0, 0, 0) if row else RED)
+
+
 def draw_photograph(page: Any) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (24, 40, 3), np.uint8)
     pixels = np.ascontiguousarray(np.kron(noise, np.ones((6, 6, 1), np.uint8)))
@@ -80,11 +89,53 @@ def draw_stamp_apart(page: Any) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [None, draw_heading_and_link, draw_bands, draw_boxes, draw_form, draw_photograph, draw_stamp_apart],
+    [
+        None,
+        draw_heading_and_link,
+        draw_bands,
+        draw_boxes,
+        draw_form,
+        draw_tight_table,
+        draw_photograph,
+        draw_stamp_apart,
+    ],
 )
 def test_colour_that_crosses_no_print_is_left_alone(other: Draw | None) -> None:
     """Such pages are read from the same pixels as ever."""
     assert colored_ink.find_inks(draw(above=other)) == []
+
+
+def draw_runs(page: Any, row: Sequence[tuple[str, Any]]) -> None:
+    """Six lines of these texts and their colours."""
+    for number in range(6):
+        left = 30.0
+        for text, color in row:
+            page.insert_text((left, 240 + 12 * number), text, fontsize=10, fontname="tiro", color=color)
+            left += pymupdf.get_text_length(text, fontname="tiro", fontsize=10)
+
+
+BLACK = (0, 0, 0)
+CITATIONS = [("The loss was found (", BLACK), ("Smith", RED), (", ", BLACK), ("2019", RED), (") [", BLACK), ("12", RED)]
+LETTERS = [(letter, RED if letter in "aeiou" else BLACK) for letter in PROSE[0]]
+REVISED = [("The loss of the organi", BLACK), ("s", RED), ("ation’s ", BLACK), ("wells", RED), (", ", BLACK)]
+
+
+@pytest.mark.parametrize("row", [CITATIONS * 2, LETTERS, REVISED * 2])
+def test_coloured_words_and_letters_within_lines_of_print_are_left_alone(row: Sequence[tuple[str, Any]]) -> None:
+    """They touch their neighbours. Read apart, they would be missing in their sentences."""
+    assert colored_ink.find_inks(draw(above=lambda page: draw_runs(page, row))) == []
+
+
+@pytest.mark.parametrize("size", [13, 20])
+def test_small_letters_across_print_are_ink(size: int) -> None:
+    """A date in a frame, or a note without one: the ink shines through, so the print is seen in it."""
+
+    def write(page: Any) -> None:
+        if size < 20:
+            page.draw_rect((100, 96, 210, 122), color=BLUE, width=1.5)
+        page.insert_text((106, 114), "ENTERED 4 MAY", fontsize=size, fontname="hebo", color=BLUE)
+
+    assert len(colored_ink.find_inks(draw(below=write))) == 1
 
 
 @pytest.mark.parametrize("color", [(0.16, 0.18, 0.43), BROWN, (0.5, 0.1, 0.1)])
@@ -104,6 +155,21 @@ def test_a_page_is_what_it_was_without_its_stamp() -> None:
     outside[y0:y1, x0:x1] = False
     assert np.array_equal(lifted[outside], stamped[outside])
     assert (np.abs(lifted.astype(int) - plain) > 80).mean() < 0.1 * (np.abs(stamped.astype(int) - plain) > 80).mean()
+
+
+def test_nothing_is_left_of_thin_letters_in_ink() -> None:
+    """A shadow of them would be read a second time."""
+
+    def note(page: Any) -> None:
+        stamp(page)
+        page.insert_text((335, 235), "see note 2", fontsize=9, fontname="tiit", color=(0.05, 0.55, 0.2))
+        page.draw_line((325, 140), (334, 232), color=(0.05, 0.55, 0.2), width=1.5)
+
+    noted = draw(below=note)
+    lifted = colored_ink.lift(noted, colored_ink.find_inks(noted))
+
+    assert (noted[440:480, 660:760] < 150).any()
+    assert (lifted[440:480, 660:760] > 230).all()
 
 
 @pytest.mark.parametrize(("below", "above", "hides"), [(stamp, None, False), (None, stamp, True)])

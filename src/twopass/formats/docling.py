@@ -253,7 +253,8 @@ class _Converter:
 
     def _join(self, chain: Sequence[Element]) -> tuple[str, list[ProvenanceItem]]:
         """The joined text of the elements, and the provenance of each part of it."""
-        texts = [escaping.make_inert(prose.to_one_line(element.text)) for element in chain]
+        written = [self._flow.by_id.get(element.id, element).text for element in chain]  # with its bullets
+        texts = [escaping.make_inert(prose.to_one_line(text)) for text in written]
         gaps = [""] * len(texts)
         for n in range(1, len(texts)):
             texts[n - 1], gaps[n], texts[n] = self._flow.join_lines(texts[n - 1], texts[n])

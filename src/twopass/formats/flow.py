@@ -137,7 +137,7 @@ class Flow:
 
 def build(document: Document, options: Markdown) -> Flow:
     """The flow of the body; headers, footers and tables over pages are treated as the options say."""
-    body = [element for element in document.elements if is_written(element, options.furniture)]
+    body = _write_bullets([element for element in document.elements if is_written(element, options.furniture)])
     by_id = {element.id: element for element in body}
     next_of = _link_continuations(body, by_id, options)
     notes, marks = _link_notes(body, by_id)
@@ -146,6 +146,19 @@ def build(document: Document, options: Markdown) -> Flow:
     first_parts = [element for element in body if element.id not in joined]
     pages = list(_group_by_page(document, first_parts))
     return Flow(pages, by_id, next_of, has_title, notes, marks, document.meta.language)
+
+
+def _write_bullets(elements: Sequence[Element]) -> list[Element]:
+    """The elements, with bullets in place of the filled boxes that begin items, on pages without other boxes."""
+    ticked = {element.page for element in elements if list_items.has_boxes(element.text)}
+    return [element if element.page in ticked else _write_bullet(element) for element in elements]
+
+
+def _write_bullet(element: Element) -> Element:
+    text = list_items.write_bullets(element.text) if element.kind in _PARAGRAPHS else element.text
+    if text == element.text or (element.kind is not Kind.LIST_ITEM and len(list_items.split(text)) == 1):
+        return element
+    return element.model_copy(update={"text": text, "markdown": list_items.write_bullets(element.markdown)})
 
 
 def is_written(element: Element, furniture: Furniture) -> bool:
@@ -331,7 +344,7 @@ def _choose_line(text: str, markdown: str) -> InlineText:
     # Without markup the plain text says the same, and it gets escaped.
     _, own = list_items.parse(prose.to_one_line(markdown))
     has_markup = own != list_items.parse(prose.to_one_line(text))[1]
-    has_blocks = _BLOCK_MARKUP.search(markdown) or _BLOCK_MARKUP.match(own) or list_items.begins_item(own)
+    has_blocks = _BLOCK_MARKUP.search(markdown) or _BLOCK_MARKUP.match(own) or list_items.has_marker(own)
     if not markdown or not has_markup or has_blocks:
         return InlineText(text, False)
     words = set(prose.split_words(text))  # also of texts whose words are those of entities, which have no letters

@@ -29,15 +29,20 @@ FILLED, MIN_BAND = 0.5, 4.0  # a part that is such a share of its box, and so ma
 LETTER_HEIGHT = (0.25, 2.0)  # line heights of a dark part that is a letter, or several that touch
 REACH = 3  # pixels around coloured ink, in which its edge is pale
 MIN_OUTSIDE = 0.3  # of a crossed letter, that is farther away: else it is the dark core of a coloured letter
+TALL = 1.3  # line heights of a coloured part that is no letter within the print's lines
+STEM = 0.2  # line heights: as wide is a gap in a stroke where print crosses it, and not that between two letters
 MIN_CROSSED = 5  # letters: fewer are a coloured rule or link that touches a neighbour
 MIN_CROWD = 0.025  # letters for each square of a line's height: stamps over tables have 0.07, crossed out letters 0.01
 MAX_LIKENESS = 0.4  # of an ink's chroma in print of another ink: black has 0.05 of a red one's, brown 0.8 of its own
 MAX_SHARE = 0.2  # of the page: a larger group is a form, a map or a chart
 MIN_WHITE = 0.4  # of a group's box that is paper: photographs have less
+MIN_CELLS, FILLED_CELL = 4, 0.8  # of a group: with as many it is a table; a cell is such a share of its box
+CELL = (2.0, 0.6)  # line heights of a cell, at least
 GAP = 0.6  # line heights between the parts of one group
 MAX_AMOUNT = 1.3  # of ink in one pixel, where 1 is the median
 CONTRAST = 1.5  # density of that ink where it is read alone
 MIN_SEEN = 1.0  # optical density of print
+MIN_CORE, CORE_EDGE = 0.8, 2  # density of a letter's core below ink, and pixels beside it: else it is left of the ink
 MIN_SHOWN = 0.05  # of the print that is expected under ink: under translucent ink 0.09-1.8 is seen, under opaque 0.02
 MIN_HIDDEN = 60  # pixels of print that are expected under the ink: fewer, under thin strokes, hide no letter
 
@@ -68,6 +73,7 @@ class Ink:
         """Leave only print and paper where the ink is; `array` has `zoom` times the pixels of the page in a row."""
         part, strokes = self._cut(array, zoom)
         _, rest = self._separate(part)
+        rest[~_dilate(rest >= MIN_CORE, round(CORE_EDGE * zoom))] = 0
         lifted = np.exp(-rest)[:, :, None] * self.paper
         part[strokes] = lifted[strokes].astype(np.uint8)
 
@@ -173,6 +179,8 @@ def find_inks(array: Array) -> list[Ink]:
         own = strokes[place] & (groups.labels[place] == number)
         if ((least[place] > 255 - MIN_CHROMA) & ~own).mean() < MIN_WHITE:
             continue
+        if _count_cells(own, line) >= MIN_CELLS:
+            continue
         box = Rect(left, rows.start + top, left + width, rows.start + top + height)
         ink = _measure_ink(box, own, array[place], paper)
         if ink.is_unlike(array[place][dark[place] & (ink.strokes == 0)]):
@@ -248,18 +256,47 @@ def _keep_strokes(colored: _Mask, dark: _Mask, line: float) -> _Mask:
 
 
 def _count_crossed(letters: _Parts, strokes: _Mask, groups: _Parts, line: float) -> npt.NDArray[np.int64]:
-    """How many dark letters each group crosses: they touch its strokes, and run out of them."""
+    """How many dark letters each group crosses: they touch its strokes, and run out of them.
+
+    Coloured words within a line of print touch their neighbours, too, but cross none.
+    """
     near = _dilate(strokes, REACH)
     inside = np.bincount(letters.labels[near], minlength=len(letters.stats))
     height, area = letters.stats[:, 3], letters.stats[:, 4]
     is_letter = (height >= LETTER_HEIGHT[0] * line) & (height <= LETTER_HEIGHT[1] * line)
     is_crossed = is_letter & (inside > 0) & (area - inside >= MIN_OUTSIDE * area)
     is_crossed[0] = False
-    ys, xs = np.nonzero(near & letters.cover(is_crossed))
+    ys, xs = np.nonzero(_find_crossings(strokes, line) & near & letters.cover(is_crossed))
     pairs = np.unique(np.stack([groups.labels[ys, xs], letters.labels[ys, xs]]), axis=1)
     counts = np.bincount(pairs[0], minlength=len(groups.stats))
     counts[0] = 0
     return counts
+
+
+def _find_crossings(strokes: _Mask, line: float) -> _Mask:
+    """Where letters cross strokes: around tall ones, and in the gaps that letters leave in others."""
+    import cv2
+
+    parts = _label(strokes)
+    is_tall = parts.stats[:, 3] >= TALL * line
+    is_tall[0] = False
+    size = 2 * int(STEM * line / 2) + 1
+    row, column = (
+        cv2.morphologyEx(strokes.astype(np.uint8), cv2.MORPH_CLOSE, np.ones(shape, np.uint8)) > 0
+        for shape in ((1, size), (size, 1))
+    )
+    return np.asarray(_dilate(parts.cover(is_tall), REACH) | (row | column) & ~strokes)
+
+
+def _count_cells(strokes: _Mask, line: float) -> int:
+    """How many cells strokes enclose, as the rules of a table do, which tails of letters may cross."""
+    import cv2
+
+    size = 2 * REACH + 1
+    closed = cv2.morphologyEx(strokes.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((size, size), np.uint8))
+    _, _, width, height, area = _label(closed == 0).stats[1:].T
+    is_cell = (width >= CELL[0] * line) & (height >= CELL[1] * line) & (area >= FILLED_CELL * width * height)
+    return int(is_cell.sum())
 
 
 def _measure_ink(box: Rect, strokes: _Mask, part: Array, paper: _Density) -> Ink:

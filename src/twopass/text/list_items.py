@@ -12,6 +12,8 @@ BULLETS = "•◦▪‣∙●○\uf0b7\uf0a7"  # also without a blank behind; th
 BOXES = "□■☐☑☒"  # the same, but whether they are ticked matters: they stay in front of their item's words
 _BULLET = re.compile(rf"[{BULLETS}]\s*(?=\S)|[‒–—*+·-]\s+(?=\S)")
 _BOX = re.compile(rf"[{BOXES}]\s*(?=\S)")
+_OTHER_BOX = re.compile(f"[{BOXES.replace('■', '')}]")
+_FILLED_BOX = re.compile(r"^([ \t]*)(?:- )?■\s*(?=\S)", flags=re.MULTILINE)
 _NUMBERED = re.compile(r"([0-9]{1,9}[.)])\s+(?=\S)")
 # Also with numbers and letters that Markdown does not know.
 _ITEM = re.compile(rf"\s*(?:[{BULLETS}{BOXES}·]\s*|(?:[-–*+]|\d{{1,3}}[.)]|\(?[a-z]\)|\(\d{{1,3}}\)|[①-⑳])\s+)(?=\S)")
@@ -33,7 +35,22 @@ def split(text: str) -> list[str]:
 
 
 def begins_item(text: str) -> bool:
-    return bool(_NUMBERED.match(text) or _BULLET.match(text) or _BOX.match(text))
+    return has_marker(text) or bool(_BOX.match(text))
+
+
+def has_marker(text: str) -> bool:
+    """Whether a text begins with a number or a bullet that Markdown's own marker replaces."""
+    return bool(_NUMBERED.match(text) or _BULLET.match(text))
+
+
+def has_boxes(text: str) -> bool:
+    """Whether a text has boxes to tick: a filled one is a bullet unless others are near."""
+    return bool(_OTHER_BOX.search(text))
+
+
+def write_bullets(text: str) -> str:
+    """The text or Markdown with bullets in place of filled boxes at the beginnings of its lines."""
+    return _FILLED_BOX.sub(r"\1• ", text)
 
 
 def is_list(text: str) -> bool:

@@ -24,9 +24,10 @@ _PLAIN_WORD = re.compile(r"(?<![^\W_])(?<!\\)[^\W\d_]{2,}")
 _DELIMITED = re.compile(
     rf"{_DISPLAY.pattern}|\\\((?P<inline>(?:[^\\]|\\[^()])++)\\\)|(?<![\\$])\$(?P<dollar>[^$\n]++)\$(?![\d$])"
 )
-# Of LaTeX's signs, or one letter: other dollars are amounts. No blank is inside, and no word touches it.
+# Of LaTeX's signs, or one letter: other dollars are amounts. No blank is inside, and no word touches it. From a number
+# to a country's letters, as in `$1 = A$ 1.50`, it is an amount, too.
 _SURE_DOLLARS = re.compile(
-    r"(?<![\\$\w])\$(?![\s$])((?=[^$\n]*[\\^_={}])[^$\n]+|[A-Za-z])(?<![\s\\])\$(?![$\w])"
+    r"(?<![\\$\w])\$(?![\s$])(?!\d[^$\n\\]*\s[A-Z]{1,3}\$)((?=[^$\n]*[\\^_={}])[^$\n]+|[A-Za-z])(?<![\s\\])\$(?![$\w])"
     r"|(?<![\\$])\$\$(?!\$)((?:[^$\\]|\\[\s\S])++)\$\$(?!\$)"
 )
 _DELIMITER = re.compile(r"(?:\\[()\[\]]|(?<!\\)\$\$?)")

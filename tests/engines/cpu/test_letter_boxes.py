@@ -45,3 +45,16 @@ def test_cells_of_a_table_stay_apart() -> None:
         page.insert_text((100, 220), "a c e g i", fontsize=11)
 
         assert read_words(page) == list("4523718461xxxx7391acegi")
+
+
+def test_marks_in_several_rows_and_scales_stay_apart() -> None:
+    """Boxes to choose from, and a table of which the rows have gaps between them; dates below each other are joined."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=600, height=400)
+        draw_boxes(page, 20, "12345", count=5)
+        for row, text in enumerate(("MEGHP", "YNYYN", "NNYYN", "YYYNN", "NYYNY", "YNNYN")):
+            draw_boxes(page, 60 + 24 * row, text, count=5)
+        for row, text in enumerate(("01122014", "17052016", "23092018")):
+            draw_boxes(page, 260 + 30 * row, text, count=8)
+
+        assert read_words(page) == [*"12345MEGHPYNYYNNNYYNYYYNNNYYNYYNNYN", "01122014", "17052016", "23092018"]

@@ -16,6 +16,7 @@ from twopass.families import registry, table_parser
 from twopass.families.grounded import answer_text, elements
 from twopass.families.interface import Rung
 from twopass.formats import markdown
+from twopass.text import maths
 
 
 @given(st.text(alphabet="aBö1-–.· \n/@", max_size=40))
@@ -127,6 +128,12 @@ def test_dollars_enclose_formulas_and_name_amounts(family: str, parts: list[str]
     source = markdown.write(build_document(checkpoint(1, read)))[0]
     shown = Page(read_with_markdown_it(source)).text
     assert shown == re.sub(r"\\[()]", "$", text)
+
+
+@pytest.mark.parametrize("amounts", ["At $1 = A$ 1.50", "($5.00) and ($6.00) = C$ 15", "up to $500_000, or US$ 5"])
+def test_amounts_in_two_kinds_of_dollars_are_no_formula(amounts: str) -> None:
+    """A formula may end with such a letter, too, and then has signs of LaTeX."""
+    assert maths.unify_dollars(rf"{amounts}, and $0 \in A$") == rf"{amounts}, and \(0 \in A\)"
 
 
 def test_formulas_in_cells_have_delimiters() -> None:

@@ -15,18 +15,41 @@ MAX_PITCH = 2.2  # of the type size, from letter to letter
 SAME_PITCH = 0.25  # of the usual distance, by which one may differ
 MAX_HEIGHT = 3.0  # of the type size, of the side of a box: a longer rule is one of a table
 SAME_ROW = 0.3  # of the type size, between the middles of two letters
+MIN_GRID_ROWS, MIN_REPEATS = 3, 4  # rows of marks in the same columns; how often each mark comes in them
 TOUCH = 1.0  # points between the sides of two boxes, one below the other, in a table
 
 
 def join(words: Sequence[StyledWord], rules: Sequence[Rect]) -> tuple[StyledWord, ...]:
     """The words, with letters in neighbouring boxes as one word; an empty box is the space between two."""
     sides = [rule for rule in rules if rule.width < rule.height]
+    rows = list(_find_rows(words)) if sides else []
     joined: dict[int, StyledWord | None] = {}
-    for letters in _find_rows(words) if sides else ():
+    for letters in _leave_grids(rows):
         for parts in _split_row(letters, sides):
-            joined |= dict.fromkeys(map(id, parts)) | {id(parts[0]): reduce(join_words, parts)}
+            if not _is_scale(parts):
+                joined |= dict.fromkeys(map(id, parts)) | {id(parts[0]): reduce(join_words, parts)}
     found = (joined.get(id(word), word) for word in words)
     return tuple(word for word in found if word is not None) if joined else tuple(words)
+
+
+def _leave_grids(rows: Sequence[list[StyledWord]]) -> Iterator[list[StyledWord]]:
+    """Yield the rows that are not of a table of marks: several with the same few letters in the same columns."""
+    for row in rows:
+        own = [other for other in rows if _has_same_columns(row, other) and not _is_scale(other)]
+        texts = [letter.text for other in own for letter in other]
+        if len(own) < MIN_GRID_ROWS or len(texts) < MIN_REPEATS * len(set(texts)):
+            yield row
+
+
+def _has_same_columns(row: Sequence[StyledWord], other: Sequence[StyledWord]) -> bool:
+    pairs = zip(row, other, strict=False)
+    return len(row) == len(other) and all(one.box.overlap_x(letter.box) > 0 for one, letter in pairs)
+
+
+def _is_scale(letters: Sequence[StyledWord]) -> bool:
+    """Whether each letter is the one after its neighbour, as in boxes to choose from: 1 2 3 4 5."""
+    codes = [ord(letter.text) for letter in letters]
+    return len(codes) >= MIN_LETTERS and all(other == one + 1 for one, other in pairwise(codes))
 
 
 def _find_rows(words: Sequence[StyledWord]) -> Iterator[list[StyledWord]]:
