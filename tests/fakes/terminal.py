@@ -1,17 +1,21 @@
-"""A command in a pseudo-terminal."""
+"""A command in a pseudo-terminal or with pipes."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 ROWS, COLUMNS = 30, 120
+_PROGRESS = re.compile(r"^.*: \d+/\d+ files, \d+ pages(, writing \d/\d)?\n", flags=re.MULTILINE)
 
 
 def run_in_terminal(
@@ -29,6 +33,13 @@ def run_in_terminal(
         return running.returncode, written.decode(errors="replace")
     finally:
         os.close(ours)
+
+
+def run_in_pipes(command: Sequence[str], cwd: Path, env: Mapping[str, str], **more: Any) -> CompletedProcess[str]:
+    """Run the command; lines of progress, which a busy machine gets after ten seconds, are left out of its stderr."""
+    ran = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, **more)
+    ran.stderr = _PROGRESS.sub("", ran.stderr)
+    return ran
 
 
 def _read(terminal: int) -> bytes:

@@ -20,6 +20,7 @@ import pytest
 
 from tests import ROOT
 from tests.fakes import canary_answers, damaged_pages, openai_server
+from tests.fakes.terminal import run_in_pipes
 from tests.fakes.waiting import wait_until
 from twopass.cli import batch
 from twopass.cli.batch import InputFile
@@ -54,7 +55,7 @@ def read(folder: Path, *arguments: str, **settings: str) -> subprocess.Completed
     paths = [] if arguments and not arguments[0].startswith("-") else ["inbox"]
     command = [*READ, *paths, *arguments, "--output", "out"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1", **settings}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return run_in_pipes(command, folder, environment)
 
 
 def test_a_folder_is_read_and_summed_up(folder: Path) -> None:
@@ -272,9 +273,7 @@ def test_a_document_on_stdin_is_read_as_a_file_is(folder: Path) -> None:
     before = {path for path in folder.rglob("*")}
 
     with (folder / "inbox" / "one.pdf").open("rb") as document:
-        ran = subprocess.run(
-            command, cwd=folder, env=environment, stdin=document, capture_output=True, text=True, timeout=120
-        )
+        ran = run_in_pipes(command, folder, environment, stdin=document)
 
     assert (ran.returncode, ran.stdout) == (0, expected)
     assert ran.stderr.startswith("success: stdin (1 read)\n")

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress as RichProgress
 
-from tests.fakes.terminal import run_in_terminal
+from tests.fakes.terminal import run_in_pipes, run_in_terminal
 from twopass.cli.reporters import Bars, BarState, limit_rate
 from twopass.pages.file_types import NAMES
 
@@ -43,14 +43,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def read(folder: Path, *options: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run the command with its output in pipes."""
-    return subprocess.run(
-        [*READ, *options],
-        cwd=folder,
-        env={**environment(folder), **settings},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return run_in_pipes([*READ, *options], folder, {**environment(folder), **settings})
 
 
 def test_a_terminal_shows_one_bar_for_a_folder(folder: Path) -> None:

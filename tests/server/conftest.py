@@ -52,7 +52,7 @@ class Server:
         return answer
 
     def wait(
-        self, job_id: str, states: tuple[str, ...] = FINAL, pages: int = 0, timeout_s: float = 180
+        self, job_id: str, states: tuple[str, ...] = FINAL, pages: int = 0, timeout_s: float = 600
     ) -> dict[str, Any]:
         """Wait until the job is in one of the states, with so many pages done."""
         until = time.monotonic() + timeout_s
