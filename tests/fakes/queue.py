@@ -145,7 +145,7 @@ class LoopbackQueue:
         """Queue several jobs in one step, so that one batch take can get all of them."""
         return self._run_on_server(self._server.put(payloads))
 
-    def wait(self, job_id: str, timeout: float = 180.0) -> Outcome:
+    def wait(self, job_id: str, timeout: float = 600.0) -> Outcome:
         """Wait until the job is completed, failed or cancelled. A TimeoutError shows the workers' logs."""
         record = self._server.records[job_id]
         self._wait_until(lambda: record.status in FINAL, f"{job_id} has no result", timeout)
@@ -161,7 +161,7 @@ class LoopbackQueue:
         record = self._server.records.get(job_id)
         return record.outcome() if record else None
 
-    def wait_posts(self, job_id: str, count: int = 1, timeout: float = 180.0) -> list[Json]:
+    def wait_posts(self, job_id: str, count: int = 1, timeout: float = 600.0) -> list[Json]:
         """Wait until `count` bodies were posted for the job, which shows that it runs; returns the bodies."""
         record = self._server.records[job_id]
         self._wait_until(lambda: len(record.posts) >= count, f"{job_id} has fewer than {count} posts", timeout)
@@ -192,7 +192,7 @@ class LoopbackQueue:
     def pings(self) -> list[Ping]:
         return list(self._server.pings)
 
-    def wait_ping(self, job_id: str | None = None, worker: str | None = None, timeout: float = 180.0) -> Ping:
+    def wait_ping(self, job_id: str | None = None, worker: str | None = None, timeout: float = 600.0) -> Ping:
         """Wait for the first heartbeat that names the job and is the worker's; without them, for the first of all."""
 
         def matching_pings() -> list[Ping]:
@@ -202,7 +202,7 @@ class LoopbackQueue:
         self._wait_until(lambda: bool(matching_pings()), f"no ping names {job_id or worker or 'a worker'}", timeout)
         return matching_pings()[0]
 
-    def wait_asked(self, workers: Sequence["Worker"], timeout: float = 180.0) -> None:
+    def wait_asked(self, workers: Sequence["Worker"], timeout: float = 600.0) -> None:
         """Wait until each of these workers has asked for jobs."""
         names = {worker.id for worker in workers}
         self._wait_until(lambda: names <= self._server.asked, f"not all of {names} ask for jobs", timeout)
@@ -284,7 +284,7 @@ class Worker:
         """Everything that the worker wrote to stdout and stderr; readable until the queue is closed."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def wait_log(self, text: str, timeout: float = 180.0) -> None:
+    def wait_log(self, text: str, timeout: float = 600.0) -> None:
         """Wait until the log contains the text."""
         deadline = time.monotonic() + timeout
         while text not in self.log:
