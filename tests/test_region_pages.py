@@ -110,7 +110,7 @@ async def test_a_page_without_grounding_is_read_region_by_region(reader: Reader,
     """With `fallback`, the detector is asked when no answer of the model has boxes, before the prompt without them."""
 
     def answer(prompt: Prompt) -> str:
-        return answer_regions(prompt) if "-e0" in prompt.id else "Salt came by ship, without any box."
+        return answer_regions(prompt) if "p0001-e0" in prompt.id else "Salt came by ship, without any box."
 
     engine = ScriptedEngine("deepseek_ocr", answer_detections(detect("text", "text"), answer))
 
@@ -170,7 +170,7 @@ async def test_a_region_that_is_not_read_is_flagged_and_counted(
     """The page is kept with a warning that says how many regions have no text and what to do; it is no success."""
 
     def answer(prompt: Prompt) -> Completion | str:
-        return lost if "e001" in prompt.id else answer_regions(prompt)
+        return lost if "p0001-e001" in prompt.id else answer_regions(prompt)
 
     engine = ScriptedEngine(name, answer_detections(detect("doc_title", "text"), answer))
 
@@ -190,7 +190,7 @@ async def test_with_strict_a_loss_is_a_failure(reader: Reader, scan: Path) -> No
     engine = ScriptedEngine(
         "glm_ocr",
         answer_detections(
-            detect("doc_title", "text"), lambda prompt: "" if "e001" in prompt.id else answer_regions(prompt)
+            detect("doc_title", "text"), lambda prompt: "" if "p0001-e001" in prompt.id else answer_regions(prompt)
         ),
     )
 

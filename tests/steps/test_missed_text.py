@@ -364,7 +364,7 @@ async def test_without_questions_the_page_has_what_was_found(reader: Reader, tmp
 @pytest.mark.parametrize("answer", ["", "Something else entirely, that the page does not show."])
 async def test_an_answer_that_does_not_fit_loses_nothing(reader: Reader, tmp_path: Path, answer: str) -> None:
     """What was found stays, as the first of two readings."""
-    engine = ScriptedEngine("lines_ocr", lambda prompt: answer if "e002" in prompt.id else answer_lines(prompt))
+    engine = ScriptedEngine("lines_ocr", lambda prompt: answer if "p0001-e002" in prompt.id else answer_lines(prompt))
 
     document = await read(reader, tmp_path, engine)
 
@@ -402,7 +402,7 @@ async def test_large_print_is_found_at_any_resolution() -> None:
 
 async def test_ink_that_nobody_reads_is_shown(reader: Reader, tmp_path: Path) -> None:
     """The element has an image of the place, and the page a finding: people may read it."""
-    engine = ScriptedEngine("lines_ocr", lambda prompt: "" if "e0" in prompt.id else f"text 9 15 99 22 {KOREAN}")
+    engine = ScriptedEngine("lines_ocr", lambda prompt: "" if "p0001-e" in prompt.id else f"text 9 15 99 22 {KOREAN}")
 
     document = await read(reader, tmp_path, engine, on_page=draw_korean)
 
