@@ -239,6 +239,13 @@ def _dilate(mask: _Mask, reach: int) -> _Mask:
     return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((2 * reach + 1, 2 * reach + 1), np.uint8))) > 0
 
 
+def _close(mask: _Mask, width: int, height: int) -> _Mask:
+    """The mask without its gaps of less than so many pixels."""
+    import cv2
+
+    return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((height, width), np.uint8))) > 0
+
+
 def _keep_strokes(colored: _Mask, dark: _Mask, line: float) -> _Mask:
     """The coloured parts that are strokes, not areas with or without print on them: bands, boxes, highlighted text."""
     import cv2
@@ -275,26 +282,18 @@ def _count_crossed(letters: _Parts, strokes: _Mask, groups: _Parts, line: float)
 
 def _find_crossings(strokes: _Mask, line: float) -> _Mask:
     """Where letters cross strokes: around tall ones, and in the gaps that letters leave in others."""
-    import cv2
-
     parts = _label(strokes)
     is_tall = parts.stats[:, 3] >= TALL * line
     is_tall[0] = False
     size = 2 * int(STEM * line / 2) + 1
-    row, column = (
-        cv2.morphologyEx(strokes.astype(np.uint8), cv2.MORPH_CLOSE, np.ones(shape, np.uint8)) > 0
-        for shape in ((1, size), (size, 1))
-    )
-    return np.asarray(_dilate(parts.cover(is_tall), REACH) | (row | column) & ~strokes)
+    closed = _close(strokes, size, 1) | _close(strokes, 1, size)
+    return _dilate(parts.cover(is_tall), REACH) | closed & ~strokes
 
 
 def _count_cells(strokes: _Mask, line: float) -> int:
     """How many cells strokes enclose, as the rules of a table do, which tails of letters may cross."""
-    import cv2
-
     size = 2 * REACH + 1
-    closed = cv2.morphologyEx(strokes.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((size, size), np.uint8))
-    _, _, width, height, area = _label(closed == 0).stats[1:].T
+    _, _, width, height, area = _label(~_close(strokes, size, size)).stats[1:].T
     is_cell = (width >= CELL[0] * line) & (height >= CELL[1] * line) & (area >= FILLED_CELL * width * height)
     return int(is_cell.sum())
 

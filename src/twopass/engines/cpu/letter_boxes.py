@@ -34,8 +34,9 @@ def join(words: Sequence[StyledWord], rules: Sequence[Rect]) -> tuple[StyledWord
 
 def _leave_grids(rows: Sequence[list[StyledWord]]) -> Iterator[list[StyledWord]]:
     """Yield the rows that are not of a table of marks: several with the same few letters in the same columns."""
+    marks = [row for row in rows if not _is_scale(row)]
     for row in rows:
-        own = [other for other in rows if _has_same_columns(row, other) and not _is_scale(other)]
+        own = [other for other in marks if _has_same_columns(row, other)]
         texts = [letter.text for other in own for letter in other]
         if len(own) < MIN_GRID_ROWS or len(texts) < MIN_REPEATS * len(set(texts)):
             yield row
