@@ -400,6 +400,7 @@ _ROWS = (
         # grow with the answer.
         context_factor=2,
         has_windowed_attention=True,
+        is_drafted=True,
         hf="code",
         has_plain_tokenizer=True,
     ),

@@ -180,9 +180,9 @@ def test_whole_jobs_get_the_drafts_of_the_suite(simulated: Sequence[str], tmp_pa
 def test_drafts_are_refused_for_a_model_that_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """vLLM would be asked for drafts that the engine does not set up."""
     with pytest.raises(SystemExit):
-        jobs.parse_options(["--model-dir", str(tmp_path), "--model", "unlimited_ocr", "--acceptance", "3"])
+        jobs.parse_options(["--model-dir", str(tmp_path), "--model", "glm_ocr", "--acceptance", "3"])
 
-    assert "unlimited_ocr is decoded without drafts" in capsys.readouterr().err
+    assert "glm_ocr is decoded without drafts" in capsys.readouterr().err
 
 
 def test_the_texts_of_drafts_have_a_logits_processor() -> None:

@@ -13,6 +13,8 @@ from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import (
     DEFAULT_DRAFTS,
     GRAPH_STEP,
+    NEEDED_FOR_DRAFTS,
+    NEEDED_FOR_WINDOWS,
     SMALL_GRAPHS,
     build_arguments,
     choose_attention,
@@ -22,6 +24,7 @@ from twopass.engines.vllm.arguments import (
     forgo_compilation,
     reduce_load,
 )
+from twopass.engines.vllm.plugin import compatibility
 from twopass.engines.vllm.plugin.drafts import FEW_ANSWERS
 from twopass.errors import EngineError
 from twopass.families.interface import FamilyOptions
@@ -98,12 +101,11 @@ def test_unlimited_ocr_gets_its_own_context() -> None:
     assert build_arguments(Settings(), Path("m"), PAGE_PRESETS["141"])["max_model_len"] == 8192
 
 
-def test_unlimited_ocr_gets_an_attention_that_can_run() -> None:
-    """Without the package that compiles FlashAttention 4, Triton's; with it, and for other models, vLLM's choice."""
-    choose, missing = choose_attention, "a_package_that_is_missing"
-    assert choose(MODELS["unlimited_ocr"], True, compiler=missing) == {"attention_backend": "TRITON_ATTN"}
-    assert choose(MODELS["unlimited_ocr"], True, compiler="json") == {}
-    assert choose(MODELS["unlimited_ocr"], False, compiler="json") == {"mm_encoder_attn_backend": "TORCH_SDPA"}
+def test_unlimited_ocr_gets_an_attention_that_was_run() -> None:
+    """Triton's, whether or not FlashAttention 4 can be compiled; other models have vLLM's choice."""
+    triton = {"attention_backend": "TRITON_ATTN"}
+    assert choose_attention(MODELS["unlimited_ocr"], True) == triton
+    assert choose_attention(MODELS["unlimited_ocr"], False) == triton | {"mm_encoder_attn_backend": "TORCH_SDPA"}
     assert build_arguments(UNLIMITED, Path("m"), PAGE_PRESETS["80"])["attention_backend"] == "TRITON_ATTN"
     assert "attention_backend" not in build_arguments(Settings(), Path("m"), PAGE_PRESETS["80"])
 
@@ -183,15 +185,19 @@ def test_after_an_out_of_memory_error_fewer_images_are_encoded_at_once() -> None
     assert (often["max_num_seqs"], often["max_num_batched_tokens"]) == (1, 1000)
 
 
-def test_windows_of_attention_are_not_in_cuda_graphs() -> None:
-    """Nor after an out-of-memory error. Whole steps are captured for all other models."""
-    arguments = build_arguments(UNLIMITED, Path("m"), PAGE_PRESETS["141"])
-    others = build_arguments(Settings(), Path("m"), PAGE_PRESETS["141"])
+@pytest.mark.parametrize("part", [None, *compatibility.INSTEAD])
+def test_whole_steps_are_not_captured_where_they_would_lose_the_windows(part: str | None) -> None:
+    """Nor after an out-of-memory error, and nothing is drafted then. Other models have no windows."""
+    hopper, changed = GpuInfo(count=1, capability=(9, 0)), [part] if part else []
 
-    for changed in (arguments, reduce_load(arguments, 1)):
-        assert changed["compilation_config"]["cudagraph_mode"] == "PIECEWISE"
-    for changed in (others, reduce_load(others, 1)):
-        assert changed["compilation_config"]["cudagraph_mode"] == "FULL_DECODE_ONLY"
+    def find_modes(settings: Settings) -> set[str]:
+        drafts = choose_drafts(settings, hopper, changed)
+        arguments = build_arguments(settings, Path("m"), PAGE_PRESETS["141"], most_drafts=drafts, changed=changed)
+        return {one["compilation_config"]["cudagraph_mode"] for one in (arguments, reduce_load(arguments, 1))}
+
+    others = {"FULL_DECODE_ONLY" if part in NEEDED_FOR_DRAFTS else "FULL"}
+    assert find_modes(Settings()) == others
+    assert find_modes(UNLIMITED) == ({"PIECEWISE"} if part in NEEDED_FOR_WINDOWS else others)
 
 
 @pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])

@@ -27,6 +27,7 @@ from twopass.engines.vllm.plugin.compatibility import (
     REPLACED,
     RESTARTS,
     SCHEDULER,
+    WINDOWS,
     WORKER,
     Replaced,
     compare,
@@ -49,7 +50,7 @@ plugin.activate(lambda model: {"models": "changed"} if model == "paddleocr_vl" e
 print(vllm.registered)
 """
 FITTING = [fit(row) for row in REPLACED]
-OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS, DECODE_GRAPHS, DECODE_STEPS, MEMORY)
+OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS, DECODE_GRAPHS, DECODE_STEPS, MEMORY, WINDOWS)
 
 
 def run(folder: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -150,8 +151,9 @@ DEPENDENT = [  # what is changed, and the models with which an engine on a GPU, 
     ("mm_input", set(MODELS), set(MODELS)),
     ("launch_core_engines", set(MODELS), set(MODELS)),
     ("Scheduler.schedule", set(MODELS), set(MODELS)),
-    ("GPUModelRunner.sample_tokens", {"deepseek_ocr", "deepseek_ocr2"}, set()),
-    ("CudaGraphManager.dispatch", {"deepseek_ocr", "deepseek_ocr2"}, set()),
+    ("GPUModelRunner.sample_tokens", PAGES, set()),
+    ("CudaGraphManager.dispatch", PAGES, set()),
+    ("DefaultModelState.prepare_attn", {"unlimited_ocr"}, set()),
     ("GPUModelRunner.__init__", set(MODELS), set()),
     ("GPUModelRunner.profile_run", set(MODELS), set()),
     ("Sampler.add_request", PAGES, set()),

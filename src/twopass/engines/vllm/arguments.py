@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from twopass.models import Model, Preset, find_model
 from twopass.settings import Settings
 
 NEEDED_FOR_DRAFTS = {compatibility.SCHEDULER, compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
+NEEDED_FOR_WINDOWS = {compatibility.WORKER, compatibility.WINDOWS, compatibility.BAN}
 DEFAULT_DRAFTS = 8
 # The major compute capability of H100 and H200. The attention that vLLM chooses on other GPUs has full CUDA graphs only
 # of batches in which every request has the same number of drafts; whether drafts make those faster was not measured.
@@ -40,7 +40,8 @@ def choose_drafts(settings: Settings, gpus: GpuInfo, changed: Collection[str] = 
 
     0 where the model, a machine without GPUs, or a `changed` part of the plugin does not allow any.
     """
-    if not find_model(settings.model).is_drafted or not gpus.count or NEEDED_FOR_DRAFTS & set(changed):
+    model = find_model(settings.model)
+    if not model.is_drafted or not gpus.count or NEEDED_FOR_DRAFTS & set(changed) or _loses_windows(model, changed):
         return 0
     if settings.draft_tokens is not None:
         return settings.draft_tokens
@@ -63,6 +64,7 @@ def build_arguments(
     kind = find_model(settings.model)
     sequences = settings.max_num_seqs or settings.engine_sequences or defaults.sequences
     eager = defaults.eager if settings.enforce_eager is None else settings.enforce_eager
+    compilation = _configure_compilation(settings, kind, sequences, most_drafts, changed)
     return {
         "model": str(model),
         "dtype": settings.dtype or defaults.dtype,
@@ -74,7 +76,7 @@ def build_arguments(
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
-        **({} if eager else {"compilation_config": _configure_compilation(settings, kind, sequences, most_drafts)}),
+        **({} if eager else {"compilation_config": compilation}),
         "load_format": settings.load_format,
         "stream_interval": settings.stream_interval,
         "shutdown_timeout": settings.shutdown_timeout_s,
@@ -126,17 +128,16 @@ def build_speculative_config(most_drafts: int) -> dict[str, Any]:
     }
 
 
-def choose_attention(model: Model, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
+def choose_attention(model: Model, has_gpu: bool) -> dict[str, Any]:
     """Name the attention of a model whose answers see the prompt and their own last tokens only.
 
-    Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4 where the
-    GPU can run it, even if the package that compiles it is missing. In the encoder, FlashAttention is its choice even
-    without a GPU.
+    vLLM would choose FlashAttention 4 where it can be compiled. Triton's is the one that was run in CUDA graphs. In the
+    encoder, FlashAttention is vLLM's choice even without a GPU.
     """
     if not model.has_windowed_attention:
         return {}
-    decoder = {} if find_spec(compiler) else {"attention_backend": "TRITON_ATTN"}
-    return decoder if has_gpu else {**decoder, "mm_encoder_attn_backend": "TORCH_SDPA"}
+    encoder = {} if has_gpu else {"mm_encoder_attn_backend": "TORCH_SDPA"}
+    return {"attention_backend": "TRITON_ATTN", **encoder}
 
 
 def choose_preset(settings: Settings, memory_gb: float) -> Preset:
@@ -152,11 +153,17 @@ def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
     return describe_precision(arguments, images.choose(settings), settings.logprobs)
 
 
-def _configure_compilation(settings: Settings, model: Model, sequences: int, most_drafts: int) -> dict[str, Any]:
+def _configure_compilation(
+    settings: Settings, model: Model, sequences: int, most_drafts: int, changed: Collection[str]
+) -> dict[str, Any]:
     uncompiled = _UNCOMPILED if settings.torch_compile == "off" else {}
-    # vLLM 0.33 captures whole steps without the windows of attention, and pads such a step without their prompts.
-    attention = {"cudagraph_mode": "PIECEWISE"} if model.has_windowed_attention else {}
+    attention = {"cudagraph_mode": "PIECEWISE"} if _loses_windows(model, changed) else {}
     return cuda_graph_config(sequences, most_drafts) | attention | uncompiled
+
+
+def _loses_windows(model: Model, changed: Collection[str]) -> bool:
+    """Whether a CUDA graph of a whole step would lose the windows of this model's attention."""
+    return model.has_windowed_attention and bool(NEEDED_FOR_WINDOWS & set(changed))
 
 
 def cuda_graph_config(sequences: int, most_drafts: int = 0) -> dict[str, Any]:

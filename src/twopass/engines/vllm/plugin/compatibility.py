@@ -24,7 +24,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # Parts of the plugin. Without the first two, there is no engine; the others can be replaced by vLLM's own code.
 MODELS, START = "models", "start"
 SCHEDULER, WORKER, DRAFTS, BAN, RESTARTS = "scheduler", "worker", "drafts", "ngram_ban", "restarts"
-DECODE_GRAPHS, DECODE_STEPS, MEMORY = "decode_graphs", "decode_steps", "memory"
+DECODE_GRAPHS, DECODE_STEPS, MEMORY, WINDOWS = "decode_graphs", "decode_steps", "memory", "windows"
 REQUIRED = (MODELS, START)
 INSTEAD: Mapping[str, str] = {
     SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message, answers are not drafted",
@@ -34,6 +34,7 @@ INSTEAD: Mapping[str, str] = {
     DECODE_GRAPHS: "CUDA graphs for any step: answers without drafts take longer while drafts are on",
     DECODE_STEPS: "vLLM's own passes over all requests: a step with hundreds of answers takes milliseconds longer",
     MEMORY: "vLLM's measure of memory, without images and drafts, and no limit for what it keeps of freed memory",
+    WINDOWS: "piecewise CUDA graphs, and answers are not drafted: a page alone takes several times as long",
     BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
 }
 
@@ -48,7 +49,8 @@ _BLOCKS, _ENCODER_CACHE = "v1/core/single_type_kv_cache_manager.py", "v1/core/en
 _WORKER, _RUNNER = "v1/worker/gpu_worker.py", "v1/worker/gpu/model_runner.py"
 _BATCH, _REJECTION = "v1/worker/gpu/input_batch.py", "v1/worker/gpu/spec_decode/rejection_sampler.py"
 _LOGITS = "v1/worker/gpu/sample/logits_processor/interface.py"
-_GRAPHS = "v1/worker/gpu/cudagraph_utils.py"
+_GRAPHS, _STATES = "v1/worker/gpu/cudagraph_utils.py", "v1/worker/gpu/model_states/default.py"
+_TRITON = "v1/attention/backends/triton_attn.py"
 _RUNNER_OF_CPUS, _RUNNER_OF_GPUS = "v1/sample/", "v1/worker/gpu/"
 
 # The models whose classes depend on a row.
@@ -58,6 +60,8 @@ _TILED, _OCR1_LIKE = _OCR1 + _OCR2 + _UNLIMITED, _OCR1 + _UNLIMITED
 
 
 _RUNNER_INIT = ("69c85773c26e", "ff7a1f23d411")  # where the attributes are set that three parts use
+_RUNNER_LOAD = ("ff4b9192826e", "6a521d7a979f")
+_MAKE_DUMMY = ("16db177c434d",)
 
 
 class Replaced(NamedTuple):
@@ -80,7 +84,9 @@ class Replaced(NamedTuple):
         """Whether an engine with this model depends on it: vLLM has one model runner for GPUs, another for CPUs."""
         row = MODEL_ROWS[model]
         is_drafted = row.is_drafted and has_gpu
-        conditions = {DRAFTS: is_drafted, DECODE_GRAPHS: is_drafted, MEMORY: has_gpu, BAN: row.has_ngram_ban}
+        conditions = {
+            DRAFTS: is_drafted, DECODE_GRAPHS: is_drafted, MEMORY: has_gpu, WINDOWS: has_gpu, BAN: row.has_ngram_ban
+        }  # fmt: skip
         has_part = conditions.get(self.part, True)
         has_runner = not self.file.startswith(_RUNNER_OF_CPUS if has_gpu else _RUNNER_OF_GPUS)
         return has_part and has_runner and (not self.models or model in self.models)
@@ -167,7 +173,7 @@ REPLACED = (
     Replaced(WORKER, _RUNNER, "GPUModelRunner.capture_model", ("31736a4c4200", "8883be6d20fc")),
     Replaced(WORKER, _WORKER, "Worker.compile_or_warm_up_model", ("c042dba36c09", "44509dd9aecf")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.__init__", _RUNNER_INIT),
-    Replaced(DRAFTS, _RUNNER, "GPUModelRunner.load_model", ("ff4b9192826e", "6a521d7a979f")),
+    Replaced(DRAFTS, _RUNNER, "GPUModelRunner.load_model", _RUNNER_LOAD),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.initialize_kv_cache", ("a9076c309d52", "5092d35d42f1")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.sample_tokens", ("c48491bc91af", "a6cc36611e7d")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.add_requests", ("6a0c7bee28c6",)),
@@ -209,7 +215,7 @@ REPLACED = (
     Replaced(DECODE_GRAPHS, _GRAPHS, "ModelCudaGraphManager.capture", ("e4fcff476139", "f1c0c22b9f4b")),
     Replaced(DECODE_GRAPHS, _GRAPHS, "prepare_inputs_to_capture", ("90ae9706936f", "70e5d6142372")),
     Replaced(DECODE_GRAPHS, _GRAPHS, "profile_cudagraph_memory", ("b4e9be410c97", "ece7eb7a281e")),
-    Replaced(DECODE_GRAPHS, _BATCH, "InputBatch.make_dummy", ("16db177c434d",)),
+    Replaced(DECODE_GRAPHS, _BATCH, "InputBatch.make_dummy", _MAKE_DUMMY),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.execute_model", ("ad97c4ac95c0", "83b7fbda6a7d")),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.gather_batch_req_state", ("74d5a7f6d2fa",)),
     Replaced(MEMORY, _RUNNER, "GPUModelRunner.__init__", _RUNNER_INIT),
@@ -218,6 +224,12 @@ REPLACED = (
     Replaced(MEMORY, _RUNNER, "GPUModelRunner.sample", ("ba725553357e",)),
     Replaced(MEMORY, _REJECTION, "get_max_chunk_logits", ("62b64357992b",)),
     Replaced(MEMORY, "utils/mem_utils.py", "memory_profiling", ("b13b2d9d10ee",)),
+    Replaced(WINDOWS, _RUNNER, "GPUModelRunner.load_model", _RUNNER_LOAD, _UNLIMITED),
+    Replaced(WINDOWS, _RUNNER, "GPUModelRunner.prepare_inputs", ("9be299cd2198", "fe3c8349ecec"), _UNLIMITED),
+    Replaced(WINDOWS, _BATCH, "InputBatch.make_dummy", _MAKE_DUMMY, _UNLIMITED),
+    Replaced(WINDOWS, _STATES, "DefaultModelState.prepare_attn", ("f7ea089cb2fa", "521e5c60794b"), _UNLIMITED),
+    Replaced(WINDOWS, "v1/worker/gpu/attn_utils.py", "build_attn_metadata", ("c9fe1aa6c1a1",), _UNLIMITED),
+    Replaced(WINDOWS, _TRITON, "TritonAttentionMetadataBuilder.build", ("45e08c0db68c",), _UNLIMITED),
     Replaced(RESTARTS, "v1/engine/utils.py", "CoreEngineProcManager.__init__", ("6d706c59bcf4", "db07c9eb6887")),
     Replaced(BAN, _LOGITS, "LogitsProcessor", ("714d7c7fe470",)),
     Replaced(BAN, _LOGITS, "LogitsContext", ("09e36879ce60",)),

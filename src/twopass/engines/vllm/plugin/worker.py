@@ -10,7 +10,7 @@ from typing import Any
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import kernels
-from twopass.engines.vllm.plugin import compatibility, core_exit, decode_graphs, memory
+from twopass.engines.vllm.plugin import attention_windows, compatibility, core_exit, decode_graphs, memory
 
 if current_platform.is_cpu():
     from vllm.v1.worker.cpu_worker import CPUWorker as Worker
@@ -50,6 +50,9 @@ class DraftingWorker(Worker):
         self._adds_graphs = has_drafts and compatibility.fits(compatibility.DECODE_GRAPHS)
         if has_drafts:
             self._replace_speculator()
+        has_windows = self.use_v2_model_runner and self.model_config.rswa_window is not None
+        if has_windows and compatibility.fits(compatibility.WINDOWS):
+            attention_windows.complete_prompt_lengths(self.model_runner.model_state)
 
     def _replace_speculator(self) -> None:
         from vllm.tokenizers import cached_tokenizer_from_config
