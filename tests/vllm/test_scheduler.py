@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vllm import SamplingParams
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager, RSWAManager
 from vllm.v1.request import Request
 
 from twopass.engines.vllm.plugin import drafts
@@ -141,3 +142,16 @@ def test_blocks_are_allocated_for_what_does_not_fit(new: int, lookahead: int, al
 
     assert (calls == [new]) is allocates
     assert (blocks == "none") is not allocates
+
+
+@pytest.mark.parametrize(("kind", "replaces"), [(FullAttentionManager, True), (RSWAManager, False)])
+def test_a_cache_that_frees_blocks_keeps_vllms_allocation(kind: type, replaces: bool) -> None:
+    """Blocks outside a window after the prompt are freed when others are allocated."""
+    single = object.__new__(kind)
+    single.__dict__ |= {"req_to_blocks": {}, "block_size": 16}
+    manager = SimpleNamespace(
+        allocate_slots=None, empty_kv_cache_blocks=None, enable_caching=False,
+        coordinator=SimpleNamespace(single_type_managers=[single]),
+    )  # fmt: skip
+
+    assert (SlotAllocator.for_manager(manager) is not None) is replaces

@@ -1,4 +1,4 @@
-"""In CUDA graphs of whole steps, vLLM's attention gets the prompt lengths that its windows need; here is no GPU."""
+"""In CUDA graphs of whole steps, vLLM's attention gets the prompt lengths that its windows need; without a GPU."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_captured_step_has_windows_and_reads_the_lengths_of_later_steps() -> N
 
 @pytest.mark.parametrize("mode", [CUDAGraphMode.NONE, CUDAGraphMode.PIECEWISE])
 def test_other_steps_have_the_lengths_of_their_requests(mode: CUDAGraphMode) -> None:
-    """They are not filled up."""
+    """They are not padded."""
     state = build_state()
     complete_prompt_lengths(state)
 

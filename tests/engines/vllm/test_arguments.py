@@ -135,6 +135,8 @@ H100, RTX4090 = build_gpu((9, 0)), build_gpu((8, 9))
         ({"draft_tokens": 0}, H100, [], 0),
         ({"draft_tokens": 4}, GpuInfo(), [], 0),
         ({"model": "glm_ocr"}, H100, [], 0),
+        ({"model": "unlimited_ocr"}, H100, [], DEFAULT_DRAFTS),
+        ({"model": "unlimited_ocr"}, H100, ["windows"], 0),
         *(({}, H100, [part], 0) for part in ("scheduler", "worker", "drafts", "ngram_ban")),
     ],
 )
@@ -187,11 +189,11 @@ def test_after_an_out_of_memory_error_fewer_images_are_encoded_at_once() -> None
 
 @pytest.mark.parametrize("part", [None, *compatibility.INSTEAD])
 def test_whole_steps_are_not_captured_where_they_would_lose_the_windows(part: str | None) -> None:
-    """Nor after an out-of-memory error, and nothing is drafted then. Other models have no windows."""
-    hopper, changed = GpuInfo(count=1, capability=(9, 0)), [part] if part else []
+    """Nor after an out-of-memory error. Other models have no windows."""
+    changed = [part] if part else []
 
     def find_modes(settings: Settings) -> set[str]:
-        drafts = choose_drafts(settings, hopper, changed)
+        drafts = choose_drafts(settings, H100, changed)
         arguments = build_arguments(settings, Path("m"), PAGE_PRESETS["141"], most_drafts=drafts, changed=changed)
         return {one["compilation_config"]["cudagraph_mode"] for one in (arguments, reduce_load(arguments, 1))}
 

@@ -24,10 +24,11 @@ from twopass.models import Model, Preset, find_model
 from twopass.settings import Settings
 
 NEEDED_FOR_DRAFTS = {compatibility.SCHEDULER, compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
+# Without the ban, vLLM's first model runner is used, in which whole steps with windows were not tried.
 NEEDED_FOR_WINDOWS = {compatibility.WORKER, compatibility.WINDOWS, compatibility.BAN}
 DEFAULT_DRAFTS = 8
-# The major compute capability of H100 and H200. The attention that vLLM chooses on other GPUs has full CUDA graphs only
-# of batches in which every request has the same number of drafts; whether drafts make those faster was not measured.
+# The major compute capability of H100 and H200. On other GPUs only Triton's attention has full CUDA graphs of batches
+# whose requests differ in their number of drafts; whether drafts are faster there was not measured.
 DRAFTING_CAPABILITY = 9
 SMALL_GRAPHS, GRAPH_STEP = (1, 2, 4, 8, 16), 32  # batch sizes of the decoder's CUDA graphs; a step uses the next larger
 MEMORY_REDUCTION = 0.95  # factor on its memory share after a core ran out of memory: leaves more for activations
@@ -131,8 +132,8 @@ def build_speculative_config(most_drafts: int) -> dict[str, Any]:
 def choose_attention(model: Model, has_gpu: bool) -> dict[str, Any]:
     """Name the attention of a model whose answers see the prompt and their own last tokens only.
 
-    vLLM would choose FlashAttention 4 where it can be compiled. Triton's is the one that was run in CUDA graphs. In the
-    encoder, FlashAttention is vLLM's choice even without a GPU.
+    vLLM would choose FlashAttention 4 on some GPUs, which was never run with this model. In the encoder, FlashAttention
+    is its choice even without a GPU.
     """
     if not model.has_windowed_attention:
         return {}
@@ -162,7 +163,7 @@ def _configure_compilation(
 
 
 def _loses_windows(model: Model, changed: Collection[str]) -> bool:
-    """Whether a CUDA graph of a whole step would lose the windows of this model's attention."""
+    """Whether CUDA graphs of whole steps might lose the windows of this model's attention."""
     return model.has_windowed_attention and bool(NEEDED_FOR_WINDOWS & set(changed))
 
 

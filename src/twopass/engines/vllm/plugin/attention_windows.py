@@ -12,13 +12,13 @@ import torch
 
 
 def complete_prompt_lengths(model_state: Any) -> None:
-    """Let vLLM's DefaultModelState give a prompt length for each request of a batch to the attention."""
+    """Let vLLM's DefaultModelState give the attention int32 prompt lengths, one for each request after padding."""
     prepare = model_state.prepare_attn
 
     def prepare_attn(batch: Any, *arguments: Any, **more: Any) -> Any:
         lengths = torch.zeros(batch.num_reqs_after_padding, dtype=torch.int32, device=batch.seq_lens.device)
         if batch.prompt_lens is not None:
-            lengths[: batch.num_reqs] = batch.prompt_lens
+            lengths[: batch.num_reqs] = batch.prompt_lens[: batch.num_reqs]
         batch.prompt_lens = lengths
         return prepare(batch, *arguments, **more)
 

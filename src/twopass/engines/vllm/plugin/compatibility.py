@@ -62,6 +62,8 @@ _TILED, _OCR1_LIKE = _OCR1 + _OCR2 + _UNLIMITED, _OCR1 + _UNLIMITED
 _RUNNER_INIT = ("69c85773c26e", "ff7a1f23d411")  # where the attributes are set that three parts use
 _RUNNER_LOAD = ("ff4b9192826e", "6a521d7a979f")
 _MAKE_DUMMY = ("16db177c434d",)
+_PREPARE_CAPTURE = ("90ae9706936f", "70e5d6142372")
+_RUNNER_EXECUTE = ("ad97c4ac95c0", "83b7fbda6a7d")
 
 
 class Replaced(NamedTuple):
@@ -213,10 +215,10 @@ REPLACED = (
     Replaced(DECODE_GRAPHS, _GRAPHS, "CudaGraphManager.capture", ("9d6b55335a5b",)),
     Replaced(DECODE_GRAPHS, _GRAPHS, "CudaGraphManager.dispatch", ("10a7275ec2a7",)),
     Replaced(DECODE_GRAPHS, _GRAPHS, "ModelCudaGraphManager.capture", ("e4fcff476139", "f1c0c22b9f4b")),
-    Replaced(DECODE_GRAPHS, _GRAPHS, "prepare_inputs_to_capture", ("90ae9706936f", "70e5d6142372")),
+    Replaced(DECODE_GRAPHS, _GRAPHS, "prepare_inputs_to_capture", _PREPARE_CAPTURE),
     Replaced(DECODE_GRAPHS, _GRAPHS, "profile_cudagraph_memory", ("b4e9be410c97", "ece7eb7a281e")),
     Replaced(DECODE_GRAPHS, _BATCH, "InputBatch.make_dummy", _MAKE_DUMMY),
-    Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.execute_model", ("ad97c4ac95c0", "83b7fbda6a7d")),
+    Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.execute_model", _RUNNER_EXECUTE),
     Replaced(DECODE_GRAPHS, _RUNNER, "GPUModelRunner.gather_batch_req_state", ("74d5a7f6d2fa",)),
     Replaced(MEMORY, _RUNNER, "GPUModelRunner.__init__", _RUNNER_INIT),
     Replaced(MEMORY, _RUNNER, "GPUModelRunner.profile_run", ("0ac6bdf28f7a",)),
@@ -226,10 +228,17 @@ REPLACED = (
     Replaced(MEMORY, "utils/mem_utils.py", "memory_profiling", ("b13b2d9d10ee",)),
     Replaced(WINDOWS, _RUNNER, "GPUModelRunner.load_model", _RUNNER_LOAD, _UNLIMITED),
     Replaced(WINDOWS, _RUNNER, "GPUModelRunner.prepare_inputs", ("9be299cd2198", "fe3c8349ecec"), _UNLIMITED),
+    Replaced(WINDOWS, _RUNNER, "GPUModelRunner.execute_model", _RUNNER_EXECUTE, _UNLIMITED),
+    Replaced(WINDOWS, _GRAPHS, "prepare_inputs_to_capture", _PREPARE_CAPTURE, _UNLIMITED),
     Replaced(WINDOWS, _BATCH, "InputBatch.make_dummy", _MAKE_DUMMY, _UNLIMITED),
     Replaced(WINDOWS, _STATES, "DefaultModelState.prepare_attn", ("f7ea089cb2fa", "521e5c60794b"), _UNLIMITED),
     Replaced(WINDOWS, "v1/worker/gpu/attn_utils.py", "build_attn_metadata", ("c9fe1aa6c1a1",), _UNLIMITED),
+    Replaced(WINDOWS, _TRITON, "TritonAttentionMetadataBuilder.__init__", ("6756002f57c2", "280c90b0516b"), _UNLIMITED),
     Replaced(WINDOWS, _TRITON, "TritonAttentionMetadataBuilder.build", ("45e08c0db68c",), _UNLIMITED),
+    Replaced(
+        WINDOWS, _TRITON, "TritonAttentionMetadataBuilder.build_for_cudagraph_capture", ("ef3a3196914f",), _UNLIMITED
+    ),
+    Replaced(WINDOWS, _TRITON, "TritonAttentionImpl.forward", ("b35807046171", "7375ad2cb676"), _UNLIMITED),
     Replaced(RESTARTS, "v1/engine/utils.py", "CoreEngineProcManager.__init__", ("6d706c59bcf4", "db07c9eb6887")),
     Replaced(BAN, _LOGITS, "LogitsProcessor", ("714d7c7fe470",)),
     Replaced(BAN, _LOGITS, "LogitsContext", ("09e36879ce60",)),
@@ -249,7 +258,7 @@ def find_changed_parts(model: str, has_gpu: bool = True) -> Mapping[str, str]:
 
 
 def fits(part: str) -> bool:
-    """Whether the installed vLLM fits a part that is the same for all models."""
+    """Whether the installed vLLM fits all rows of a part."""
     return not any(_find_installed_problem(row) for row in REPLACED if row.part == part)
 
 

@@ -182,6 +182,7 @@ class SlotAllocator:
     def for_manager(cls, manager: Any) -> SlotAllocator | None:
         """None if the manager does more than allocate: shared prefixes, several kinds of cache, sliding windows."""
         managers = manager.coordinator.single_type_managers
+        # Not isinstance: subclasses free blocks in `allocate_slots`, such as that for windows after the prompt.
         if manager.enable_caching or [type(single) for single in managers] != [FullAttentionManager]:
             return None
         return cls(manager, managers[0])
