@@ -158,8 +158,8 @@ def _configure_compilation(
     settings: Settings, model: Model, sequences: int, most_drafts: int, changed: Collection[str]
 ) -> dict[str, Any]:
     uncompiled = _UNCOMPILED if settings.torch_compile == "off" else {}
-    attention = {"cudagraph_mode": "PIECEWISE"} if _loses_windows(model, changed) else {}
-    return cuda_graph_config(sequences, most_drafts) | attention | uncompiled
+    piecewise = {"cudagraph_mode": "PIECEWISE"} if _loses_windows(model, changed) else {}
+    return cuda_graph_config(sequences, most_drafts) | piecewise | uncompiled
 
 
 def _loses_windows(model: Model, changed: Collection[str]) -> bool:
